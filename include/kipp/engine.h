@@ -1,0 +1,99 @@
+// Model and Session: load an artifact on a backend, evaluate tokens, read logits, sample.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kipp/error.h"
+#include "kipp/sampling.h"
+#include "kipp/tokenizer.h"
+
+namespace kipp {
+
+struct ArtifactInfo;
+class Backend;
+class Session;
+
+struct ModelOptions {
+  std::string backend = "oracle";
+  int32_t num_threads = 0;        // 0: the processors this process may use
+  int32_t context = 0;            // positions a session may hold; 0: min(the checkpoint's, 4096)
+  int32_t num_blocks = 0;         // KV blocks of 32 positions in the pool; 0: enough for one session
+  bool allow_synthetic = false;
+  bool round_kv = true;           // test switch: false keeps K and V in FP32
+};
+
+// An artifact on a backend, with its tokenizer and its KV pool. Not thread-safe: one thread drives a model.
+class Model {
+ public:
+  // Errors: those of ModelFile::open, Tokenizer::create and Backend::load; kCapacity when context exceeds the checkpoint's.
+  static Result<std::unique_ptr<Model>> open(const std::filesystem::path& artifact, const ModelOptions& options);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  const ArtifactInfo& info() const;
+  const Tokenizer& tokenizer() const;
+  Backend& backend();
+  int32_t context() const;          // positions a session may hold
+  int32_t num_free_blocks() const;
+
+  Result<Session> new_session();
+
+  // One request of a batched step: tokens appended to a session. head_rows: indices into tokens that need logits.
+  struct StepRequest {
+    Session* session;
+    std::span<const int32_t> tokens;
+    std::span<const int32_t> head_rows;
+    bool generated = false;  // the tokens were sampled (row class), not part of a prompt
+  };
+  // Evaluates several sessions in one step; logits[i][j] is [vocab] for head row j of request i.
+  // Errors leave every session as it was (kCapacity: context or pool; kInvalidArgument: token id, naming request and index).
+  Result<std::vector<std::vector<std::vector<float>>>> step(std::span<const StepRequest> requests);
+
+ private:
+  friend class Session;
+  struct Impl;
+  explicit Model(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// One sequence with its KV. Must not outlive its model. Movable.
+class Session {
+ public:
+  // Evaluates tokens after those already held and keeps their KV. Prompts longer than a step are cut into chunks: the
+  // result does not depend on it. Afterwards logits() is that of the last token.
+  // Errors leave the session as it was: kInvalidArgument (empty, bad id), kCapacity (position, context; blocks).
+  Result<void> append(std::span<const int32_t> tokens, bool generated = false);
+  // The same with the logits of every row: [tokens.size()][vocab].
+  Result<std::vector<std::vector<float>>> append_all_logits(std::span<const int32_t> tokens, bool generated = false);
+
+  std::span<const float> logits() const;  // [vocab] after the last appended token; empty on a fresh or truncated session
+  // Draws the next token from logits() at position length(). Errors: kNumerical (NaN), kInvalidArgument (parameters, nothing left).
+  Result<SampledToken> sample(const SampleRequest& request) const;
+
+  int32_t length() const;                 // positions held
+  std::span<const int32_t> tokens() const;
+  // Forgets every position from `length` on. Errors: kInvalidArgument if length exceeds the session's.
+  Result<void> truncate(int32_t length);
+  void reset();
+  // Test hook: the sequence's block ids in position order.
+  std::span<const int32_t> block_table() const;
+
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();
+
+ private:
+  friend class Model;
+  struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kipp

@@ -1,0 +1,115 @@
+// The backend contract: what the engine asks of oracle, cpu, cuda and metal alike. A step is three calls: forward
+// (enqueue a ragged batch), sample (its arguments may come later), collect. Nothing falls back silently.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gguf/model_file.h"
+#include "kipp/error.h"
+#include "kipp/sampling.h"
+#include "model/operators.h"
+
+namespace kipp {
+
+// Class, token and KV alone decide the bits of a row (docs/numerics.md).
+enum class RowClass : uint8_t {
+  kPrompt,     // a token of the prompt, in any chunking
+  kGenerated,  // a token that was sampled, also when it is recomputed or verified
+};
+
+// A run of consecutive positions of one sequence.
+struct Span {
+  int32_t slot;                          // the sequence's index in the step: for device-side state; < Limits::max_sequences
+  int32_t first_position;                // >= 0; KV of the positions before it is already in the blocks
+  int32_t num_tokens;                    // >= 1
+  RowClass row_class;
+  std::span<const int32_t> block_table;  // [ceil((first_position + num_tokens) / 32)] block ids
+};
+
+// An input token: an id, or the id that a row of the previous step sampled and that is still on the device.
+struct TokenRef {
+  int32_t token;
+  int32_t from_row = -1;  // >= 0: index into the previous step's head_rows; token is ignored
+};
+
+struct Batch {
+  std::span<const Span> spans;         // [S]
+  std::span<const TokenRef> tokens;    // [T] the spans' tokens one after the other, T = Σ num_tokens
+  std::span<const int32_t> head_rows;  // [R] ascending indices into tokens: rows that need logits
+};
+
+using SampleRow = SampleRequest;
+
+struct RowResult {
+  SampledToken token;
+  bool finite = true;  // false: a logit was NaN or infinite; token.id is -1 then
+};
+
+struct Limits {
+  int32_t max_tokens_per_step = 512;   // T of a batch
+  int32_t max_sequences = 16;          // S of a batch
+  int32_t max_head_rows = 512;         // R of a batch
+  int32_t context = 4096;              // positions of one sequence
+};
+
+struct MemoryPlan {
+  size_t weights_bytes;
+  size_t workspace_bytes;
+  size_t kv_block_bytes;   // one block, all layers
+  size_t available_bytes;
+};
+
+// One KV block in canonical form: [layer][k|v][kv_head][32][head_dim] bf16.
+struct KvBlock {
+  std::vector<uint16_t> values;
+};
+
+// Kernel classes that ran since load, with counts, so that tests can assert the path they mean to test.
+struct Report {
+  std::string backend;  // "oracle", …
+  std::vector<std::pair<std::string, uint64_t>> kernels;
+};
+
+using StepId = uint64_t;
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // What loading would take, before anything is loaded. Errors: kUnsupported (a scheme this backend lacks).
+  virtual Result<MemoryPlan> plan(const ModelFile& file, const Limits& limits) const = 0;
+  // The file must outlive the backend. Errors: kCapacity with needed and available bytes.
+  virtual Result<void> load(const ModelFile& file, const Limits& limits, int32_t num_blocks) = 0;
+  // Enqueues a step; at most two steps may be uncollected. Errors: kInvalidArgument naming the offending index.
+  virtual Result<StepId> forward(const Batch& batch) = 0;
+  virtual Result<void> sample(StepId step, std::span<const SampleRow> rows) = 0;  // [R]
+  virtual Result<void> collect(StepId step, std::span<RowResult> results) = 0;    // [R]; empty if nothing was sampled
+  // Raw logits of head row `row` of a step whose logits still stand (until the next forward). out: [vocab].
+  virtual Result<void> logits(StepId step, int32_t row, std::span<float> out) = 0;
+  virtual Result<void> copy_blocks(std::span<const int32_t> from, std::span<const int32_t> to) = 0;
+  virtual Result<void> read_block(int32_t block, KvBlock& out) const = 0;
+  virtual Result<void> write_block(int32_t block, const KvBlock& in) = 0;
+  virtual Report report() const = 0;
+  // The operators that this backend really runs, for tests/ops.
+  virtual const OperatorTable& operators() const = 0;
+};
+
+struct BackendOptions {
+  int32_t num_threads = 0;  // 0: the processors this process may use
+  int32_t device = 0;
+  // Test switch of the numerics contract: false keeps K and V in FP32, to show what their BF16 rounding costs.
+  bool round_kv = true;
+};
+
+// Finds a backend by name: linked in, or (CUDA) a shared library at run time. Errors: kNotFound naming what this build has.
+Result<std::unique_ptr<Backend>> create_backend(std::string_view name, const BackendOptions& options);
+std::vector<std::string> available_backends();
+
+}  // namespace kipp
