@@ -1,0 +1,59 @@
+# The thin front: everything real lives in CMake, scripts/ and tools/.
+# make quickstart   install, build, and ask the bundled demo checkpoint a question
+# make test         install, build, lint, and run every test
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo quickstart test lint bench asan tsan fuzz clean
+
+PROMPT ?= What is Kipp?
+PYTHON := .venv/bin/python
+KIPP := build/release/kipp
+MODELS := models
+DEMO := $(MODELS)/kipp-kipp-demo-bf16.gguf
+JOBS ?= $(shell nproc)
+
+help:
+	@grep -E '^# make' Makefile | sed 's/^# //'
+
+setup:
+	@scripts/setup.sh run
+
+build: setup
+	@cmake --preset release -DKIPP_BUILD_TESTS=OFF > build-configure.log 2>&1 || { cat build-configure.log; exit 1; }
+	@rm -f build-configure.log
+	@cmake --build --preset release --target kipp_cli -j $(JOBS)
+
+$(DEMO): $(wildcard tools/demo/checkpoint/*) tools/convert_to_gguf.py
+	@mkdir -p $(MODELS)
+	@$(PYTHON) -m tools.demo.unpack --output build/demo-snapshot
+	@$(PYTHON) -m tools.convert_to_gguf --checkpoint kipp-demo --source build/demo-snapshot --output $(DEMO)
+
+demo: setup $(DEMO)
+
+quickstart: build demo
+	@echo; echo "> $(PROMPT)"
+	@$(KIPP) run --model $(DEMO) --chat --greedy "$(PROMPT)"
+
+test:
+	@scripts/test.sh
+
+lint:
+	@scripts/setup.sh test
+	@scripts/lint.sh
+
+asan:
+	@scripts/setup.sh sanitize
+	@scripts/test.sh --preset asan
+
+tsan:
+	@scripts/setup.sh sanitize
+	@scripts/test.sh --preset tsan
+
+fuzz:
+	@scripts/setup.sh sanitize
+	@scripts/fuzz.sh
+
+bench: build demo
+	@scripts/bench.sh
+
+clean:
+	rm -rf build

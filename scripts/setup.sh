@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Installs what Kipp needs on Debian 12 (root, or sudo): distribution packages and a Python environment in .venv.
+# Usage: scripts/setup.sh [run|test|sanitize]   run: build and convert; test: also lint; sanitize: also TSan and fuzzing.
+# Does nothing, and needs no network, where everything is there already.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+profile=${1:-run}
+packages=(g++ cmake ninja-build make git xz-utils ca-certificates python3 python3-venv nlohmann-json3-dev libcli11-dev
+          libfmt-dev libexpected-dev libutf8proc-dev)
+case "$profile" in
+  run) ;;
+  test) packages+=(libgtest-dev libgmock-dev clang-19 clang-format-19 clang-tidy-19 shellcheck) ;;
+  sanitize) packages+=(libgtest-dev libgmock-dev clang-19 libclang-rt-19-dev llvm-19) ;;
+  *) echo "setup.sh: unknown profile '$profile'; expected run, test or sanitize" >&2; exit 2 ;;
+esac
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    echo "setup.sh: not root and no sudo; run as root: $*" >&2
+    return 1
+  fi
+}
+
+missing=()
+for package in "${packages[@]}"; do
+  if ! dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed'; then
+    missing+=("$package")
+  fi
+done
+if [ ${#missing[@]} -gt 0 ]; then
+  if ! command -v apt-get >/dev/null; then
+    echo "setup.sh: no apt-get here; install the equivalents of: ${missing[*]}" >&2
+    exit 1
+  fi
+  echo "Installing packages: ${missing[*]}"
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+requirements=requirements/base.txt
+wanted=$(sha256sum "$requirements" | cut -d' ' -f1)
+stamp=.venv/requirements.sha256
+if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
+  echo "Making the Python environment .venv"
+  rm -rf .venv
+  /usr/bin/python3 -m venv .venv
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r "$requirements"
+  echo "$wanted" > "$stamp"
+fi
