@@ -2,13 +2,14 @@
 // (enqueue a ragged batch), sample (its arguments may come later), collect. Nothing falls back silently.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gguf/model_file.h"
@@ -79,6 +80,14 @@ struct Report {
 
 using StepId = uint64_t;
 
+// What a stateless evaluation shows as it goes; an empty function is not called, and its work is not done.
+struct StatelessObserver {
+  // The residual stream, [num_tokens][hidden]: layer -1 is the embedding, then after layers 0 … num_layers-1.
+  std::function<void(int32_t layer, std::span<const float> residual)> on_residual;
+  std::function<void(std::span<const float> hidden)> on_final_hidden;            // [num_tokens][hidden] after the last norm
+  std::function<void(int32_t row, std::span<const float> logits)> on_logits;     // [vocab]; rows 0 … num_tokens-1 in order
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -93,7 +102,11 @@ class Backend {
   virtual Result<void> collect(StepId step, std::span<RowResult> results) = 0;    // [R]; empty if nothing was sampled
   // Raw logits of head row `row` of a step whose logits still stand (until the next forward). out: [vocab].
   virtual Result<void> logits(StepId step, int32_t row, std::span<float> out) = 0;
+  // One pass over a whole prompt with contiguous K and V: no pool, block table or step. The other side of Phase 2, and
+  // Phase 1's per-layer taps. Errors: kInvalidArgument (empty, a bad id), kCapacity (longer than Limits::context).
+  virtual Result<void> evaluate_stateless(std::span<const int32_t> tokens, const StatelessObserver& observer) = 0;
   virtual Result<void> copy_blocks(std::span<const int32_t> from, std::span<const int32_t> to) = 0;
+  // Errors: kInvalidArgument (block, size); kUnsupported for a pool whose elements the canonical form would round.
   virtual Result<void> read_block(int32_t block, KvBlock& out) const = 0;
   virtual Result<void> write_block(int32_t block, const KvBlock& in) = 0;
   virtual Report report() const = 0;

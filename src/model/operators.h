@@ -52,14 +52,21 @@ struct RopeArgs {
   float theta;
 };
 
-// One layer of a paged KV pool. Canonical form of a block: [k|v][kv_head][32][head_dim] bf16; a backend may lay its own
-// pool out otherwise, this table works on the canonical one.
-struct KvLayerView {
-  uint16_t* blocks;        // [num_blocks][2][num_kv_heads][kBlockPositions][head_dim] bf16
-  ptrdiff_t block_stride;  // elements from one block to the next (a pool of all layers has a larger one)
+// Elements of a KV pool.
+enum class KvType : uint8_t {
+  kBf16,  // the storage contract
+  kF32,   // test switch of the numerics contract: K and V unrounded
 };
 
-// Rounds K and V of one span to bf16 (nearest even) and stores them at first_position… through the block table.
+// One layer of a paged KV pool. Canonical form of a block: [k|v][kv_head][32][head_dim]; a backend may lay its own pool
+// out otherwise, this table works on the canonical one.
+struct KvLayerView {
+  std::byte* blocks;             // [num_blocks][2][num_kv_heads][kBlockPositions][head_dim] elements of `type`
+  ptrdiff_t block_stride_bytes;  // from one block to the next: a pool of all layers has a larger one than the layer's
+  KvType type = KvType::kBf16;
+};
+
+// Rounds K and V of one span to the pool's type (nearest even) and stores them at first_position… by the block table.
 struct KvWriteArgs {
   const float* k;              // [num_tokens][num_kv_heads][head_dim]
   const float* v;              // [num_tokens][num_kv_heads][head_dim]

@@ -1,0 +1,49 @@
+// A pool of threads that sleep when there is nothing to do. Work is cut into ranges of a fixed grain, so that what a
+// range computes never depends on the number of threads.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace kipp {
+
+class ThreadPool {
+ public:
+  using Body = std::function<void(int64_t begin, int64_t end)>;
+
+  // num_threads >= 1 counts the caller of parallel_for, which works too.
+  explicit ThreadPool(int32_t num_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int32_t num_threads() const { return static_cast<int32_t>(workers_.size()) + 1; }
+
+  // Calls body over disjoint ranges that cover [0, count), each of `grain` indices (the last may be shorter; one thread
+  // alone may get them joined), and returns when all are done; what body wrote is visible then. One caller at a time;
+  // body must neither throw nor call parallel_for.
+  void parallel_for(int64_t count, int64_t grain, const Body& body);
+
+ private:
+  void work();
+  void run_ranges();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;  // workers wait for a job here
+  std::condition_variable done_;  // the caller waits here for workers still inside the job
+  const Body* body_ = nullptr;    // the open job, or null
+  int64_t count_ = 0;
+  int64_t grain_ = 1;
+  uint64_t job_ = 0;              // number of jobs opened so far
+  int32_t inside_ = 0;            // workers inside the open job
+  bool stop_ = false;
+  std::atomic<int64_t> next_{0};  // first index that no thread has taken
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace kipp

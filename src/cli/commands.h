@@ -1,0 +1,20 @@
+// The subcommands of `kipp`, one file each. Every function adds one subcommand to the app; its callback runs after
+// parsing and stores the exit code.
+#pragma once
+
+#include "cli/exit_code.h"
+
+namespace CLI {
+class App;
+}
+
+namespace kipp::cli {
+
+void add_run_command(CLI::App& app, ExitCode& exit_code);         // run.cc
+void add_tokenize_command(CLI::App& app, ExitCode& exit_code);    // tokenize.cc
+void add_detokenize_command(CLI::App& app, ExitCode& exit_code);  // detokenize.cc
+void add_render_command(CLI::App& app, ExitCode& exit_code);      // render.cc
+void add_ppl_command(CLI::App& app, ExitCode& exit_code);         // ppl.cc
+void add_gates_command(CLI::App& app, ExitCode& exit_code);       // gates.cc
+
+}  // namespace kipp::cli

@@ -1,0 +1,43 @@
+// The flags that choose and open a model, shared by the subcommands.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "gguf/model_file.h"
+#include "kipp/engine.h"
+#include "kipp/error.h"
+#include "kipp/tokenizer.h"
+
+namespace CLI {
+class App;
+}
+
+namespace kipp::cli {
+
+struct ModelFlags {
+  std::string path;
+  std::string backend = "oracle";
+  int32_t num_threads = 0;
+  int32_t context = 0;
+  bool allow_synthetic = false;
+};
+
+// --model (or KIPP_MODEL) and --allow-synthetic: all that tokenize, detokenize and render need.
+void add_artifact_flags(CLI::App& command, ModelFlags& flags);
+// Those and --backend, --threads, --context.
+void add_model_flags(CLI::App& command, ModelFlags& flags);
+
+// Errors: kNotFound (no path given, no such file), and those of Model::open.
+Result<std::unique_ptr<Model>> open_model(const ModelFlags& flags);
+
+// An artifact with its tokenizer and no backend: opens in milliseconds.
+struct OpenArtifact {
+  ModelFile file;
+  Tokenizer tokenizer;
+};
+Result<OpenArtifact> open_artifact(const ModelFlags& flags);
+
+}  // namespace kipp::cli
