@@ -21,17 +21,19 @@ class Session;
 
 struct ModelOptions {
   std::string backend = "oracle";
-  int32_t num_threads = 0;        // 0: the processors this process may use
-  int32_t context = 0;            // positions a session may hold; 0: min(the checkpoint's, 4096)
-  int32_t num_blocks = 0;         // KV blocks of 32 positions in the pool; 0: enough for one session
+  int32_t num_threads = 0;  // 0: the processors this process may use
+  int32_t context = 0;      // positions a session may hold; 0: min(the checkpoint's, 4096)
+  int32_t num_blocks = 0;   // KV blocks of 32 positions in the pool; 0: enough for one session
   bool allow_synthetic = false;
-  bool round_kv = true;           // test switch: false keeps K and V in FP32
+  bool round_kv = true;         // test switch: false keeps K and V in FP32
+  uint64_t placement_seed = 0;  // test switch: not 0 hands out the pool's blocks in an order drawn from it
 };
 
 // An artifact on a backend, with its tokenizer and its KV pool. Not thread-safe: one thread drives a model.
 class Model {
  public:
-  // Errors: those of ModelFile::open, Tokenizer::create and Backend::load; kCapacity when context exceeds the checkpoint's.
+  // Errors: those of ModelFile::open, Tokenizer::create and Backend::load; kCapacity when context exceeds the
+  // checkpoint's.
   static Result<std::unique_ptr<Model>> open(const std::filesystem::path& artifact, const ModelOptions& options);
   ~Model();
   Model(const Model&) = delete;
@@ -39,8 +41,8 @@ class Model {
 
   const ArtifactInfo& info() const;
   const Tokenizer& tokenizer() const;
-  Backend& backend();
-  int32_t context() const;          // positions a session may hold
+  Backend& backend();       // stateless evaluation, operators, blocks: for gates and tests
+  int32_t context() const;  // positions a session may hold
   int32_t num_free_blocks() const;
 
   Result<Session> new_session();
@@ -52,13 +54,16 @@ class Model {
     std::span<const int32_t> head_rows;
     bool generated = false;  // the tokens were sampled (row class), not part of a prompt
   };
-  // Evaluates several sessions in one step; logits[i][j] is [vocab] for head row j of request i.
-  // Errors leave every session as it was (kCapacity: context or pool; kInvalidArgument: token id, naming request and index).
+  // Evaluates several sessions together, in as few steps of the backend as its limits allow; logits[i][j] is [vocab]
+  // for head row j of request i. A session's logits() are then those of its last token if that was a head row, else
+  // empty. Errors leave every session as it was (kCapacity: context or pool; kInvalidArgument, naming request and
+  // index: no tokens, token id, head rows not ascending or out of range, a session of another model or named twice).
   Result<std::vector<std::vector<std::vector<float>>>> step(std::span<const StepRequest> requests);
+
+  struct Impl;  // src/engine/model_impl.h
 
  private:
   friend class Session;
-  struct Impl;
   explicit Model(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
@@ -73,14 +78,16 @@ class Session {
   // The same with the logits of every row: [tokens.size()][vocab].
   Result<std::vector<std::vector<float>>> append_all_logits(std::span<const int32_t> tokens, bool generated = false);
 
-  std::span<const float> logits() const;  // [vocab] after the last appended token; empty on a fresh or truncated session
-  // Draws the next token from logits() at position length(). Errors: kNumerical (NaN), kInvalidArgument (parameters, nothing left).
+  std::span<const float> logits()
+      const;  // [vocab] after the last appended token; empty on a fresh or truncated session
+  // Draws the next token from logits() at position length(). Errors: kNumerical (NaN), kInvalidArgument (parameters,
+  // nothing left).
   Result<SampledToken> sample(const SampleRequest& request) const;
 
-  int32_t length() const;                 // positions held
+  int32_t length() const;  // positions held
   std::span<const int32_t> tokens() const;
-  // Forgets every position from `length` on. Errors: kInvalidArgument if length exceeds the session's.
-  Result<void> truncate(int32_t length);
+  // Forgets every position from `new_length` on. Errors: kInvalidArgument if it exceeds the session's.
+  Result<void> truncate(int32_t new_length);
   void reset();
   // Test hook: the sequence's block ids in position order.
   std::span<const int32_t> block_table() const;
@@ -89,9 +96,10 @@ class Session {
   Session& operator=(Session&&) noexcept;
   ~Session();
 
+  struct Impl;  // src/engine/model_impl.h
+
  private:
   friend class Model;
-  struct Impl;
   explicit Session(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

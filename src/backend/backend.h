@@ -27,9 +27,9 @@ enum class RowClass : uint8_t {
 
 // A run of consecutive positions of one sequence.
 struct Span {
-  int32_t slot;                          // the sequence's index in the step: for device-side state; < Limits::max_sequences
-  int32_t first_position;                // >= 0; KV of the positions before it is already in the blocks
-  int32_t num_tokens;                    // >= 1
+  int32_t slot;            // the sequence's index in the step: for device-side state; < Limits::max_sequences
+  int32_t first_position;  // >= 0; KV of the positions before it is already in the blocks
+  int32_t num_tokens;      // >= 1
   RowClass row_class;
   std::span<const int32_t> block_table;  // [ceil((first_position + num_tokens) / 32)] block ids
 };
@@ -54,16 +54,16 @@ struct RowResult {
 };
 
 struct Limits {
-  int32_t max_tokens_per_step = 512;   // T of a batch
-  int32_t max_sequences = 16;          // S of a batch
-  int32_t max_head_rows = 512;         // R of a batch
-  int32_t context = 4096;              // positions of one sequence
+  int32_t max_tokens_per_step = 512;  // T of a batch
+  int32_t max_sequences = 16;         // S of a batch
+  int32_t max_head_rows = 512;        // R of a batch
+  int32_t context = 4096;             // positions of one sequence
 };
 
 struct MemoryPlan {
   size_t weights_bytes;
   size_t workspace_bytes;
-  size_t kv_block_bytes;   // one block, all layers
+  size_t kv_block_bytes;  // one block, all layers
   size_t available_bytes;
 };
 
@@ -84,8 +84,8 @@ using StepId = uint64_t;
 struct StatelessObserver {
   // The residual stream, [num_tokens][hidden]: layer -1 is the embedding, then after layers 0 … num_layers-1.
   std::function<void(int32_t layer, std::span<const float> residual)> on_residual;
-  std::function<void(std::span<const float> hidden)> on_final_hidden;            // [num_tokens][hidden] after the last norm
-  std::function<void(int32_t row, std::span<const float> logits)> on_logits;     // [vocab]; rows 0 … num_tokens-1 in order
+  std::function<void(std::span<const float> hidden)> on_final_hidden;  // [num_tokens][hidden] after the last norm
+  std::function<void(int32_t row, std::span<const float> logits)> on_logits;  // [vocab]; rows 0 … num_tokens-1 in order
 };
 
 class Backend {
@@ -121,7 +121,8 @@ struct BackendOptions {
   bool round_kv = true;
 };
 
-// Finds a backend by name: linked in, or (CUDA) a shared library at run time. Errors: kNotFound naming what this build has.
+// Finds a backend by name: linked in, or (CUDA) a shared library at run time. Errors: kNotFound naming what this build
+// has.
 Result<std::unique_ptr<Backend>> create_backend(std::string_view name, const BackendOptions& options);
 std::vector<std::string> available_backends();
 

@@ -25,7 +25,7 @@ class AlignedBuffer {
   AlignedBuffer() = default;
   // Errors: kCapacity naming `what` and the bytes.
   static Result<AlignedBuffer> create(size_t size, std::string_view what) {
-    if (size > (std::numeric_limits<size_t>::max() - kAlignment) / sizeof(T)) {
+    if (size > (static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max()) - kAlignment) / sizeof(T)) {
       return make_error(ErrorCode::kCapacity, fmt::format("{}: {} elements exceed the address space", what, size));
     }
     const size_t bytes = (size * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;

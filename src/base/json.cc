@@ -10,7 +10,7 @@ namespace {
 
 template <typename T>
 const T& get_or_empty(const auto& value) {
-  static const T kEmpty;
+  static const T kEmpty{};
   const T* found = std::get_if<T>(&value);
   return found != nullptr ? *found : kEmpty;
 }

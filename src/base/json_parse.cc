@@ -63,7 +63,12 @@ class Builder {
   // Called for a leading minus only, so that a zero was written "-0".
   bool number_integer(int64_t value) { return add(value == 0 ? Json::number_literal("-0") : Json::number(value)); }
   bool number_unsigned(uint64_t value) { return add(Json::number_literal(std::to_string(value))); }
-  bool number_float(double, const std::string& literal) { return add(Json::number_literal(literal)); }
+  bool number_float(double, std::string literal) {
+    // nlohmann 3.11 writes the C locale's decimal point into the literal.
+    constexpr std::string_view kOthers = "0123456789+-eE";
+    std::replace_if(literal.begin(), literal.end(), [&](char c) { return kOthers.find(c) == kOthers.npos; }, '.');
+    return add(Json::number_literal(std::move(literal)));
+  }
   bool string(std::string& value) { return add(Json::string(std::move(value))); }
   bool binary(std::vector<uint8_t>&) { return false; }  // not in text
 
@@ -148,8 +153,8 @@ class Builder {
     }
     const size_t second = *std::next(twice);
     constexpr size_t kShown = 100;
-    const std::string shown = key_of(second).size() <= kShown ? " " + write_json(Json::string(key_of(second))) : "";
-    return fail(frame.key_ends[second], "duplicate key" + shown);
+    const std::string shown = key_of(second).size() <= kShown ? write_json(Json::string(key_of(second))) : "";
+    return fail(frame.key_ends[second], fmt::format("duplicate key{}{}", shown.empty() ? "" : " ", shown));
   }
 
   size_t max_depth_;

@@ -1,8 +1,11 @@
 // JSON writers: compact, and byte for byte what Python's json.dumps(ensure_ascii=False) writes.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "base/json.h"
 
@@ -103,17 +106,18 @@ std::string python_float(double value) {
 
   std::string out = std::signbit(value) ? "-" : "";
   if (exponent < -4 || exponent >= 16) {  // the bounds of Python's float_repr_style "short"
-    out += digits.substr(0, 1);
-    out += digits.size() > 1 ? "." + digits.substr(1) : "";
-    const std::string magnitude = std::to_string(std::abs(exponent));
-    return out + (exponent < 0 ? "e-" : "e+") + (magnitude.size() < 2 ? "0" : "") + magnitude;
+    out.append(digits, 0, 1);
+    if (digits.size() > 1) {
+      out.append(1, '.').append(digits, 1);
+    }
+    return out + fmt::format("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
   }
   if (exponent < 0) {
-    return out + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
+    return out.append("0.").append(static_cast<size_t>(-exponent - 1), '0') + digits;
   }
   const size_t whole = static_cast<size_t>(exponent) + 1;
   digits.resize(std::max(digits.size(), whole + 1), '0');  // at least one digit after the point
-  return out + digits.substr(0, whole) + "." + digits.substr(whole);
+  return out.append(digits, 0, whole).append(1, '.').append(digits, whole);
 }
 
 std::string write_json(const Json& value) {

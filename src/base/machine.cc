@@ -35,6 +35,20 @@ std::optional<int64_t> read_number(const fs::path& path) {
   return line ? read_number(std::string_view(*line)) : std::nullopt;
 }
 
+// Whether a comma-separated list has this name; the empty name only matches the empty list.
+bool list_has(std::string_view list, std::string_view name) {
+  while (true) {
+    const size_t comma = list.find(',');
+    if (list.substr(0, comma) == name) {
+      return true;
+    }
+    if (comma == std::string_view::npos) {
+      return false;
+    }
+    list.remove_prefix(comma + 1);
+  }
+}
+
 // Folders of the process's own group and of every group above it, for a version-2 tree or one version-1 controller.
 std::vector<fs::path> group_folders(const fs::path& root, std::string_view controller) {
   const fs::path mount = root / "sys/fs/cgroup" / controller;
@@ -43,11 +57,8 @@ std::vector<fs::path> group_folders(const fs::path& root, std::string_view contr
   for (std::string line; std::getline(groups, line);) {  // "id:controller,controller:/path"; version 2: "0::/path"
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) {
-      continue;
-    }
-    const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
-    if (controller.empty() ? names != ",," : names.find("," + std::string(controller) + ",") == std::string::npos) {
+    if (first == std::string::npos || second == std::string::npos ||
+        !list_has(std::string_view(line).substr(first + 1, second - first - 1), controller)) {
       continue;
     }
     for (fs::path group = fs::path(line.substr(second + 1)).relative_path(); !group.empty();
@@ -141,10 +152,9 @@ uint64_t available_memory_bytes() {
   uint64_t available = 0;
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
-    constexpr std::string_view kKey = "MemAvailable:";
-    if (line.starts_with(kKey)) {
-      const size_t digits = line.find_first_of("0123456789");
-      available = static_cast<uint64_t>(read_number(std::string_view(line).substr(digits)).value_or(0)) * 1024;
+    const size_t digits = line.find_first_of("0123456789");
+    if (line.starts_with("MemAvailable:") && digits != std::string::npos) {
+      available = static_cast<uint64_t>(read_number(std::string_view(line).substr(digits)).value_or(0)) * 1024;  // kB
     }
   }
   const auto left = cgroup_memory_left("/");

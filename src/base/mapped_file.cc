@@ -14,7 +14,9 @@
 namespace kipp {
 namespace {
 
-std::string reason() { return std::generic_category().message(errno); }
+std::string reason() {
+  return std::generic_category().message(errno);
+}
 
 struct Descriptor {
   int fd;
@@ -24,13 +26,14 @@ struct Descriptor {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Non-blocking, so that a pipe without a writer is refused below instead of waited for; no effect on a file.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo;
     return make_error(code, fmt::format("{}: cannot open: {}", path.string(), reason()));
   }
   const Descriptor descriptor{fd};
-  struct stat status {};
+  struct stat status{};
   if (::fstat(fd, &status) != 0) {
     return make_error(ErrorCode::kIo, fmt::format("{}: cannot stat: {}", path.string(), reason()));
   }

@@ -1,4 +1,5 @@
-// A file mapped read-only into memory.
+// A file mapped read-only into memory. Pages are read when they are touched. A file that another process cuts short
+// while it is mapped kills the reader (SIGBUS): artifacts are replaced by renaming, never rewritten in place.
 #pragma once
 
 #include <cstddef>

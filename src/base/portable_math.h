@@ -1,6 +1,6 @@
-// exp with the same bits on every machine and compiler: only IEEE + - * of doubles and bit operations, in a fixed order.
-// Needs -ffp-contract=off (nvcc: -fmad=false) and no fast-math. For host and CUDA code; Metal has no double, so what must
-// agree there bit for bit (the sampler) uses the integer arithmetic of sampling/sampling_math.h instead.
+// exp with the same bits on every machine and compiler: only IEEE + - * of doubles and bit operations, in a fixed
+// order. Needs -ffp-contract=off (nvcc: -fmad=false) and no fast-math. For host and CUDA code; Metal has no double, so
+// what must agree there bit for bit (the sampler) uses the integer arithmetic of sampling/sampling_math.h instead.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ KIPP_HOST_DEVICE inline uint64_t bits_from_double(double value) {
 }
 
 // e^x: x = k·ln 2 + r with |r| <= ln2/2, e^r by its Taylor series to r^13 (remainder below 5e-18), then one rounding of
-// 2^k·e^r to float, which also gives subnormal results correctly. Infinity above 88.7228, 0 below -103.972, NaN for NaN.
-// The double is within 2 of its units of e^x, so the float is correctly rounded unless e^x lies within 2^-52 (relative)
-// of the middle of two floats. Run over every float of magnitude 2^-25 to 104 it equals the rounded 80-bit expl on all
-// 530,579,458 of them; smaller ones give 1 (portable_math_test.cc takes every 101st).
+// 2^k·e^r to float, which also gives subnormal results correctly. Infinity above 88.7228, 0 below -103.972, NaN for
+// NaN. The double is within 2 of its units of e^x, so the float is correctly rounded unless e^x lies within 2^-52
+// (relative) of the middle of two floats. Run over every float of magnitude 2^-25 to 104 it equals the rounded 80-bit
+// expl on all 530,579,458 of them; smaller ones give 1 (portable_math_test.cc takes every 101st).
 KIPP_HOST_DEVICE inline float exp_f32(float x) {
   constexpr double kLog2E = 0x1.71547652b82fep+0;
   constexpr double kLn2High = 0x1.62e42fefap-1;  // 36 bits: its product with |k| <= 150 is exact

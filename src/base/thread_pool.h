@@ -39,8 +39,8 @@ class ThreadPool {
   const Body* body_ = nullptr;    // the open job, or null
   int64_t count_ = 0;
   int64_t grain_ = 1;
-  uint64_t job_ = 0;              // number of jobs opened so far
-  int32_t inside_ = 0;            // workers inside the open job
+  uint64_t job_ = 0;    // number of jobs opened so far
+  int32_t inside_ = 0;  // workers inside the open job
   bool stop_ = false;
   std::atomic<int64_t> next_{0};  // first index that no thread has taken
   std::vector<std::thread> workers_;

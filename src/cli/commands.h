@@ -2,6 +2,9 @@
 // parsing and stores the exit code.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "cli/exit_code.h"
 
 namespace CLI {
@@ -16,5 +19,10 @@ void add_detokenize_command(CLI::App& app, ExitCode& exit_code);  // detokenize.
 void add_render_command(CLI::App& app, ExitCode& exit_code);      // render.cc
 void add_ppl_command(CLI::App& app, ExitCode& exit_code);         // ppl.cc
 void add_gates_command(CLI::App& app, ExitCode& exit_code);       // gates.cc
+
+// What `kipp --version` prints: version, commit, backends, compiler.
+std::string version_text();
+// The end of a --help text: examples, one a line, then the exit codes.
+std::string help_footer(std::string_view examples);
 
 }  // namespace kipp::cli

@@ -36,9 +36,10 @@ Result<void> check_room(const Model& model, const Session& session, size_t num_p
     return {};
   }
   const std::string held = session.length() > 0 ? fmt::format(" after {} already held", session.length()) : "";
-  return make_error(ErrorCode::kCapacity,
-                    fmt::format("the prompt has {} tokens{}, the context holds {}: shorten it by {} or use a larger context",
-                                num_prompt, held, model.context(), num_prompt - room));
+  return make_error(
+      ErrorCode::kCapacity,
+      fmt::format("the prompt has {} tokens{}, the context holds {}: shorten it by {} or use a larger context",
+                  num_prompt, held, model.context(), num_prompt - room));
 }
 
 // Returns false if the callback ended the generation.

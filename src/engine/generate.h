@@ -26,11 +26,11 @@ const char* finish_reason_name(FinishReason reason);  // "stop", "length", "canc
 struct GenerateOptions {
   SamplingParams sampling;
   uint64_t seed = 0;
-  int32_t choice = 0;                  // index of the choice of a request with n > 1
-  int32_t max_tokens = -1;             // tokens at most; < 0: as many as the context holds
-  int32_t num_logprobs = -1;           // as in SampleRequest
+  int32_t choice = 0;         // index of the choice of a request with n > 1
+  int32_t max_tokens = -1;    // tokens at most; < 0: as many as the context holds
+  int32_t num_logprobs = -1;  // as in SampleRequest
   std::vector<int32_t> stop_token_ids;
-  bool skip_special_tokens = true;     // control tokens are in ids but not in text
+  bool skip_special_tokens = true;  // control tokens are in ids but not in text
 };
 
 // One drawn token, as the callback sees it.
@@ -43,19 +43,19 @@ struct GenerateStep {
 using GenerateCallback = std::function<bool(const GenerateStep* step)>;
 
 struct GenerateTimings {
-  int32_t prompt_tokens = 0;    // evaluated by this call
-  int32_t decode_steps = 0;     // tokens evaluated one by one: one less than were drawn
+  int32_t prompt_tokens = 0;  // evaluated by this call
+  int32_t decode_steps = 0;   // tokens evaluated one by one: one less than were drawn
   double prefill_seconds = 0;
-  double decode_seconds = 0;    // drawing included
+  double decode_seconds = 0;  // drawing included
 };
 
 struct GenerateResult {
   std::vector<int32_t> ids;
-  std::string text;             // equals the callback's pieces joined, and what was incomplete at the end as U+FFFD
-  std::string last_text;        // that incomplete end: the one piece no callback has seen
+  std::string text;       // equals the callback's pieces joined, and what was incomplete at the end as U+FFFD
+  std::string last_text;  // that incomplete end: the one piece no callback has seen
   FinishReason finish_reason = FinishReason::kLength;
-  int32_t stop_token = -1;      // with kStop: the one that was drawn
-  bool context_full = false;    // with kLength: the context was the limit, not max_tokens
+  int32_t stop_token = -1;    // with kStop: the one that was drawn
+  bool context_full = false;  // with kLength: the context was the limit, not max_tokens
   GenerateTimings timings;
 };
 

@@ -35,7 +35,7 @@ struct ArtifactInfo {
   const Checkpoint* checkpoint = nullptr;  // the registry entry
   Dimensions dimensions{};                 // the registry's, or with a synthetic twin's own number of layers
   QuantScheme scheme = QuantScheme::kBf16;
-  std::string source_repository;           // "Qwen/…", "synthetic/<id>" or "synthetic/<id>-<n>layers"
+  std::string source_repository;  // "Qwen/…", "synthetic/<id>" or "synthetic/<id>-<n>layers"
   std::string source_revision;
   std::vector<std::string> source_sha256;  // "file:hash"
   bool synthetic = false;
@@ -61,7 +61,8 @@ class ModelFile {
   const TokenizerSource& tokenizer() const { return tokenizer_; }
   std::span<const std::byte> bytes() const { return file_.bytes(); }  // the whole file; WeightView offsets index it
   const std::filesystem::path& path() const { return path_; }
-  // sha256 (hex) over the header: every metadata key and tensor entry, so also the sources' hashes. Cheap, unlike the weights'.
+  // sha256 (hex) over the header: every metadata key and tensor entry, so also the sources' hashes. Cheap, unlike the
+  // weights'.
   const std::string& header_sha256() const { return header_sha256_; }
 
  private:

@@ -7,11 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/block_positions.h"
 #include "model/weights.h"
 
 namespace kipp {
-
-inline constexpr int32_t kBlockPositions = 32;  // positions in one KV block
 
 // out[t][c] = table[ids[t]][c], widened exactly.
 struct EmbeddingArgs {
@@ -36,8 +35,8 @@ struct RmsNormArgs {
 struct MatmulArgs {
   const std::byte* weight;  // rows × columns, stored as `type` says (model/weights.h)
   WeightType type;
-  const float* x;           // [num_tokens][columns]
-  float* out;               // [num_tokens][rows], row stride out_stride
+  const float* x;  // [num_tokens][columns]
+  float* out;      // [num_tokens][rows], row stride out_stride
   int32_t num_tokens, rows, columns;
   ptrdiff_t out_stride;
 };
@@ -68,19 +67,19 @@ struct KvLayerView {
 
 // Rounds K and V of one span to the pool's type (nearest even) and stores them at first_position… by the block table.
 struct KvWriteArgs {
-  const float* k;              // [num_tokens][num_kv_heads][head_dim]
-  const float* v;              // [num_tokens][num_kv_heads][head_dim]
+  const float* k;  // [num_tokens][num_kv_heads][head_dim]
+  const float* v;  // [num_tokens][num_kv_heads][head_dim]
   KvLayerView kv;
   const int32_t* block_table;  // [ceil((first_position + num_tokens) / 32)]
   int32_t first_position, num_tokens, num_kv_heads, head_dim;
 };
 
-// Causal grouped-query attention of one span over its paged KV: for token t at position p = first_position + t and query
-// head h with KV head h / (num_query_heads / num_kv_heads):
-// out[t][h] = Σ_{j ≤ p} softmax_j(q[t][h] · k[j] / sqrt(head_dim)) · v[j]. Vaswani et al. 2017; Ainslie et al. 2023.
-// Positions above p, and blocks that the table does not name, are never read.
+// Causal grouped-query attention of one span over its paged KV: for token t at position p = first_position + t and
+// query head h with KV head h / (num_query_heads / num_kv_heads): out[t][h] = Σ_{j ≤ p} softmax_j(q[t][h] · k[j] /
+// sqrt(head_dim)) · v[j]. Vaswani et al. 2017; Ainslie et al. 2023. Positions above p, and blocks that the table does
+// not name, are never read.
 struct AttentionArgs {
-  const float* q;              // [num_tokens][num_query_heads][head_dim]
+  const float* q;  // [num_tokens][num_query_heads][head_dim]
   KvLayerView kv;
   const int32_t* block_table;  // [ceil((first_position + num_tokens) / 32)]
   float* out;                  // [num_tokens][num_query_heads][head_dim]

@@ -14,6 +14,16 @@ enum class WeightType : uint8_t {
   kAffine4Gs32,  // 32 weights: fp16 scale, fp16 bias, 16 bytes of nibbles (20 bytes); w = scale·q + bias. Lossy
 };
 
+// Bytes of one row of a matrix.
+constexpr int64_t weight_row_bytes(WeightType type, int32_t columns) {
+  switch (type) {
+    case WeightType::kBf16: return int64_t{columns} * 2;
+    case WeightType::kQ8_0: return int64_t{columns} / 32 * 34;
+    case WeightType::kAffine4Gs32: return int64_t{columns} / 32 * 20;
+  }
+  return 0;
+}
+
 struct WeightView {
   uint64_t offset = 0;  // bytes from the start of the file; a multiple of 128
   uint64_t bytes = 0;
@@ -23,17 +33,17 @@ struct WeightView {
 };
 
 struct LayerWeights {
-  WeightView attention_norm;      // [1][hidden]
-  WeightView query_projection;    // [query_width][hidden]
-  WeightView key_projection;      // [kv_width][hidden]
-  WeightView value_projection;    // [kv_width][hidden]
-  WeightView query_norm;          // [1][head_dim]
-  WeightView key_norm;            // [1][head_dim]
-  WeightView output_projection;   // [hidden][query_width]
-  WeightView ffn_norm;            // [1][hidden]
-  WeightView gate_projection;     // [ffn][hidden]
-  WeightView up_projection;       // [ffn][hidden]
-  WeightView down_projection;     // [hidden][ffn]
+  WeightView attention_norm;     // [1][hidden]
+  WeightView query_projection;   // [query_width][hidden]
+  WeightView key_projection;     // [kv_width][hidden]
+  WeightView value_projection;   // [kv_width][hidden]
+  WeightView query_norm;         // [1][head_dim]
+  WeightView key_norm;           // [1][head_dim]
+  WeightView output_projection;  // [hidden][query_width]
+  WeightView ffn_norm;           // [1][hidden]
+  WeightView gate_projection;    // [ffn][hidden]
+  WeightView up_projection;      // [ffn][hidden]
+  WeightView down_projection;    // [hidden][ffn]
 };
 
 struct ModelWeights {

@@ -25,7 +25,10 @@ void order_marks(std::vector<int32_t>& code_points) {
   while (position != code_points.end()) {
     const auto first = std::find_if(position, code_points.end(), combining_class);
     const auto last = std::find_if(first, code_points.end(), [](int32_t c) { return combining_class(c) == 0; });
-    std::stable_sort(first, last, [](int32_t a, int32_t b) { return combining_class(a) < combining_class(b); });
+    const auto precedes = [](int32_t a, int32_t b) { return combining_class(a) < combining_class(b); };
+    if (!std::is_sorted(first, last, precedes)) {
+      std::stable_sort(first, last, precedes);
+    }
     position = last;
   }
 }
@@ -59,8 +62,8 @@ std::string_view to_nfc(std::string_view text, NfcBuffers& buffers) {
   size_t segment_start = 0;  // the last place that NFC cannot reach across
   size_t position = 0;
   while (position < text.size()) {
-    if (const size_t ascii = ascii_prefix(text.substr(position)); ascii > 0) {
-      position += ascii;
+    if (static_cast<uint8_t>(data[position]) < 0x80) {  // all of ASCII is inert
+      position += std::max<size_t>(ascii_prefix(text.substr(position)), 1);
       segment_start = position - 1;
       continue;
     }

@@ -25,8 +25,7 @@ class Scanner {
     return {c.value, c.length, classes_[c.value]};
   }
 
-  // End of the run of characters from `position` whose flags satisfy (flags & mask) == wanted or, for a wanted that is
-  // a single flag, hold it.
+  // End of the run of characters from `position` whose flags satisfy the predicate.
   template <typename Predicate>
   size_t run_end(size_t position, Predicate belongs) const {
     while (true) {

@@ -25,7 +25,9 @@ void for_floats(uint32_t first, uint32_t last, uint32_t step, Visit visit) {
 }
 
 // Where long double has no more digits than double, the reference itself is a unit off in rare cases.
-bool reference_is_wide() { return std::numeric_limits<long double>::digits >= 64; }
+bool reference_is_wide() {
+  return std::numeric_limits<long double>::digits >= 64;
+}
 
 TEST(ExpF32, IsCorrectlyRoundedWhereItIsNeitherOneNorZero) {
   if (!reference_is_wide()) {
@@ -66,9 +68,8 @@ TEST(ExpF32, Saturates) {
 // The digest was recorded with g++ 12 -O2; any machine, compiler or optimisation level must reproduce it.
 TEST(ExpF32, HasTheSameBitsEverywhere) {
   uint64_t digest = 0xCBF29CE484222325U;  // FNV-1a over the result's bits
-  for_floats(kSmallest, kInfinity, 1'009, [&](float x) {
-    digest = (digest ^ std::bit_cast<uint32_t>(exp_f32(x))) * 0x100000001B3U;
-  });
+  for_floats(kSmallest, kInfinity, 1'009,
+             [&](float x) { digest = (digest ^ std::bit_cast<uint32_t>(exp_f32(x))) * 0x100000001B3U; });
   EXPECT_EQ(digest, 1890530820901328312U);
 }
 

@@ -1,0 +1,144 @@
+// Qwen3's forward pass, top to bottom: embedding, per layer attention and feed-forward blocks around a residual stream,
+// final norm, output head. Shapes of the buffers: backend/oracle/workspace.h.
+#include "backend/oracle/forward.h"
+
+#include <algorithm>
+
+namespace kipp::oracle {
+namespace {
+
+// All steps of one forward pass share these.
+struct Pass {
+  const Dimensions& dims;
+  const StepInput& input;
+  KvStorage& kv;
+  Workspace& w;
+  ThreadedOperators& ops;
+};
+
+void fill_positions(const Pass& pass) {
+  int32_t* position = pass.w.positions.data();
+  for (const Span& span : pass.input.spans) {
+    for (int32_t t = 0; t < span.num_tokens; ++t) {
+      *position++ = span.first_position + t;
+    }
+  }
+}
+
+// Norm over the hidden width of every row.
+void hidden_norm(const Pass& pass, const float* x, const uint16_t* weight, float* out, int32_t rows) {
+  const int32_t hidden = pass.dims.hidden;
+  pass.ops.rms_norm({.x = x,
+                     .weight = weight,
+                     .out = out,
+                     .rows = rows,
+                     .columns = hidden,
+                     .x_stride = hidden,
+                     .out_stride = hidden,
+                     .epsilon = pass.dims.rms_norm_epsilon});
+}
+
+// Norm and rotation of each head, in place.
+void norm_and_rotate(const Pass& pass, float* heads, const uint16_t* weight, int32_t num_heads) {
+  const int32_t head_dim = pass.dims.head_dim;
+  pass.ops.rms_norm({.x = heads,
+                     .weight = weight,
+                     .out = heads,
+                     .rows = pass.input.num_tokens * num_heads,
+                     .columns = head_dim,
+                     .x_stride = head_dim,
+                     .out_stride = head_dim,
+                     .epsilon = pass.dims.rms_norm_epsilon});
+  pass.ops.rope({.x = heads,
+                 .positions = pass.w.positions.data(),
+                 .num_tokens = pass.input.num_tokens,
+                 .num_heads = num_heads,
+                 .head_dim = head_dim,
+                 .theta = pass.dims.rope_theta});
+}
+
+// Every span attends to its own sequence, whose new K and V go into the pool first.
+void paged_attention(const Pass& pass, const KvLayerView& kv) {
+  const Dimensions& dims = pass.dims;
+  ptrdiff_t row = 0;  // of the span's first token
+  for (const Span& span : pass.input.spans) {
+    pass.ops.kv_write({.k = pass.w.key.data() + row * dims.kv_width(),
+                       .v = pass.w.value.data() + row * dims.kv_width(),
+                       .kv = kv,
+                       .block_table = span.block_table.data(),
+                       .first_position = span.first_position,
+                       .num_tokens = span.num_tokens,
+                       .num_kv_heads = dims.num_kv_heads,
+                       .head_dim = dims.head_dim});
+    pass.ops.attention({.q = pass.w.query.data() + row * dims.query_width(),
+                        .kv = kv,
+                        .block_table = span.block_table.data(),
+                        .out = pass.w.attended.data() + row * dims.query_width(),
+                        .first_position = span.first_position,
+                        .num_tokens = span.num_tokens,
+                        .num_query_heads = dims.num_query_heads,
+                        .num_kv_heads = dims.num_kv_heads,
+                        .head_dim = dims.head_dim});
+    row += span.num_tokens;
+  }
+}
+
+void attention_block(const Pass& pass, const Layer& layer, const KvLayerView& kv) {
+  const int32_t num_tokens = pass.input.num_tokens;
+  Workspace& w = pass.w;
+  hidden_norm(pass, w.residual.data(), layer.attention_norm, w.normed.data(), num_tokens);
+  pass.ops.matmul(layer.query_projection, w.normed.data(), w.query.data(), num_tokens);
+  pass.ops.matmul(layer.key_projection, w.normed.data(), w.key.data(), num_tokens);
+  pass.ops.matmul(layer.value_projection, w.normed.data(), w.value.data(), num_tokens);
+  norm_and_rotate(pass, w.query.data(), layer.query_norm, pass.dims.num_query_heads);
+  norm_and_rotate(pass, w.key.data(), layer.key_norm, pass.dims.num_kv_heads);
+  paged_attention(pass, kv);
+  pass.ops.matmul(layer.output_projection, w.attended.data(), w.delta.data(), num_tokens);
+  pass.ops.residual_add({w.residual.data(), w.delta.data(), int64_t{num_tokens} * pass.dims.hidden});
+}
+
+void ffn_block(const Pass& pass, const Layer& layer) {
+  const int32_t num_tokens = pass.input.num_tokens;
+  Workspace& w = pass.w;
+  hidden_norm(pass, w.residual.data(), layer.ffn_norm, w.normed.data(), num_tokens);
+  pass.ops.matmul(layer.gate_projection, w.normed.data(), w.gate.data(), num_tokens);
+  pass.ops.matmul(layer.up_projection, w.normed.data(), w.up.data(), num_tokens);
+  pass.ops.swiglu({w.gate.data(), w.up.data(), w.gate.data(), int64_t{num_tokens} * pass.dims.ffn});
+  pass.ops.matmul(layer.down_projection, w.gate.data(), w.delta.data(), num_tokens);
+  pass.ops.residual_add({w.residual.data(), w.delta.data(), int64_t{num_tokens} * pass.dims.hidden});
+}
+
+// Only rows that need logits pay for the head, a tenth to a third of a small model's weights.
+void output_head(const Pass& pass, const OracleModel& model) {
+  const int32_t hidden = pass.dims.hidden;
+  float* gathered = pass.w.head_residual.data();
+  for (const int32_t row : pass.input.head_rows) {
+    gathered = std::copy_n(pass.w.residual.data() + ptrdiff_t{row} * hidden, hidden, gathered);
+  }
+  const auto num_rows = static_cast<int32_t>(pass.input.head_rows.size());
+  hidden_norm(pass, pass.w.head_residual.data(), model.output_norm, pass.w.head_normed.data(), num_rows);
+  pass.ops.matmul(model.output_head, pass.w.head_normed.data(), pass.w.logits.data(), num_rows);
+}
+
+}  // namespace
+
+void forward(const OracleModel& model, const StepInput& input, KvStorage& kv, Workspace& workspace,
+             ThreadedOperators& ops) {
+  const Pass pass{model.dimensions, input, kv, workspace, ops};
+  fill_positions(pass);
+  ops.embedding({.table = model.token_embedding,
+                 .ids = workspace.ids.data(),
+                 .out = workspace.residual.data(),
+                 .num_tokens = input.num_tokens,
+                 .hidden = model.dimensions.hidden});
+  for (int32_t l = 0; l < model.dimensions.num_layers; ++l) {
+    const Layer& layer = model.layers[static_cast<size_t>(l)];
+    attention_block(pass, layer, kv.layer(l));
+    ffn_block(pass, layer);
+  }
+  if (!input.head_rows.empty()) {
+    output_head(pass, model);
+  }
+}
+
+}  // namespace kipp::oracle

@@ -1,0 +1,100 @@
+// Copying whole blocks in and out of the pool.
+#include "backend/oracle/kv_storage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/bf16.h"
+
+namespace kipp::oracle {
+namespace {
+
+size_t element_bytes(KvType type) {
+  return type == KvType::kBf16 ? sizeof(uint16_t) : sizeof(float);
+}
+
+}  // namespace
+
+size_t KvStorage::block_elements(const Dimensions& dimensions) {
+  return static_cast<size_t>(dimensions.num_layers) * 2 * static_cast<size_t>(dimensions.kv_width()) * kBlockPositions;
+}
+
+size_t KvStorage::block_bytes(const Dimensions& dimensions, KvType type) {
+  return block_elements(dimensions) * element_bytes(type);
+}
+
+Result<KvStorage> KvStorage::create(const Dimensions& dimensions, int32_t num_blocks, KvType type) {
+  KvStorage storage;
+  storage.num_blocks_ = num_blocks;
+  storage.num_layers_ = dimensions.num_layers;
+  storage.block_elements_ = block_elements(dimensions);
+  storage.block_bytes_ = block_bytes(dimensions, type);
+  storage.type_ = type;
+  KIPP_ASSIGN(storage.memory_, AlignedBuffer<std::byte>::create(static_cast<size_t>(num_blocks) * storage.block_bytes_,
+                                                                "KV pool of the oracle"));
+  return storage;
+}
+
+KvLayerView KvStorage::layer(int32_t layer) {
+  const size_t layer_bytes = block_bytes_ / static_cast<size_t>(num_layers_);
+  return {.blocks = memory_.data() + static_cast<size_t>(layer) * layer_bytes,
+          .block_stride_bytes = static_cast<ptrdiff_t>(block_bytes_),
+          .type = type_};
+}
+
+Result<void> KvStorage::check_block(int32_t block) const {
+  if (block < 0 || block >= num_blocks_) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("expected a KV block in [0, {}), found {}", num_blocks_, block));
+  }
+  return {};
+}
+
+Result<void> KvStorage::copy(std::span<const int32_t> from, std::span<const int32_t> to) {
+  if (from.size() != to.size()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("copying KV blocks: {} sources, {} targets", from.size(), to.size()));
+  }
+  for (size_t i = 0; i < from.size(); ++i) {
+    KIPP_TRY(check_block(from[i]));
+    KIPP_TRY(check_block(to[i]));
+    if (std::find(from.begin(), from.end(), to[i]) != from.end()) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        fmt::format("copying KV blocks: block {} is a source and a target", to[i]));
+    }
+  }
+  for (size_t i = 0; i < from.size(); ++i) {
+    std::memcpy(memory_.data() + static_cast<size_t>(to[i]) * block_bytes_,
+                memory_.data() + static_cast<size_t>(from[i]) * block_bytes_, block_bytes_);
+  }
+  return {};
+}
+
+Result<void> KvStorage::read(int32_t block, KvBlock& out) const {
+  KIPP_TRY(check_block(block));
+  if (type_ != KvType::kBf16) {
+    return make_error(ErrorCode::kUnsupported, "reading a KV block: the pool holds FP32, the canonical form is bf16");
+  }
+  out.values.resize(block_elements_);
+  std::memcpy(out.values.data(), memory_.data() + static_cast<size_t>(block) * block_bytes_, block_bytes_);
+  return {};
+}
+
+Result<void> KvStorage::write(int32_t block, const KvBlock& in) {
+  KIPP_TRY(check_block(block));
+  if (in.values.size() != block_elements_) {
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("writing a KV block: expected {} values, found {}",
+                                                               block_elements_, in.values.size()));
+  }
+  std::byte* target = memory_.data() + static_cast<size_t>(block) * block_bytes_;
+  if (type_ == KvType::kBf16) {
+    std::memcpy(target, in.values.data(), block_bytes_);
+  } else {
+    std::transform(in.values.begin(), in.values.end(), reinterpret_cast<float*>(target), bf16_to_f32);
+  }
+  return {};
+}
+
+}  // namespace kipp::oracle

@@ -1,0 +1,58 @@
+// Binding of weight views to addresses. ModelFile has checked every offset, size and type against the registry.
+#include "backend/oracle/oracle_model.h"
+
+#include <fmt/format.h>
+
+namespace kipp::oracle {
+namespace {
+
+Matrix bind_matrix(const ModelFile& file, const WeightView& view) {
+  return {file.bytes().data() + view.offset, view.type, view.rows, view.columns};
+}
+
+const uint16_t* bind_bf16(const ModelFile& file, const WeightView& view) {
+  return reinterpret_cast<const uint16_t*>(file.bytes().data() + view.offset);
+}
+
+Layer bind_layer(const ModelFile& file, const LayerWeights& weights) {
+  return {.attention_norm = bind_bf16(file, weights.attention_norm),
+          .query_projection = bind_matrix(file, weights.query_projection),
+          .key_projection = bind_matrix(file, weights.key_projection),
+          .value_projection = bind_matrix(file, weights.value_projection),
+          .query_norm = bind_bf16(file, weights.query_norm),
+          .key_norm = bind_bf16(file, weights.key_norm),
+          .output_projection = bind_matrix(file, weights.output_projection),
+          .ffn_norm = bind_bf16(file, weights.ffn_norm),
+          .gate_projection = bind_matrix(file, weights.gate_projection),
+          .up_projection = bind_matrix(file, weights.up_projection),
+          .down_projection = bind_matrix(file, weights.down_projection)};
+}
+
+}  // namespace
+
+Result<void> check_scheme(const ModelFile& file) {
+  switch (file.info().scheme) {
+    case QuantScheme::kBf16: return {};
+    case QuantScheme::kQ8_0:
+    case QuantScheme::kAffine4Gs32: break;
+  }
+  return make_error(ErrorCode::kUnsupported, fmt::format("{}: backend oracle runs scheme bf16, found {}",
+                                                         file.path().string(), scheme_name(file.info().scheme)));
+}
+
+Result<OracleModel> bind_weights(const ModelFile& file) {
+  KIPP_TRY(check_scheme(file));
+  const ModelWeights& weights = file.weights();
+  OracleModel model{.dimensions = file.info().dimensions,
+                    .token_embedding = bind_bf16(file, weights.token_embedding),
+                    .layers = {},
+                    .output_norm = bind_bf16(file, weights.output_norm),
+                    .output_head = bind_matrix(file, weights.output_head)};
+  model.layers.reserve(weights.layers.size());
+  for (const LayerWeights& layer : weights.layers) {
+    model.layers.push_back(bind_layer(file, layer));
+  }
+  return model;
+}
+
+}  // namespace kipp::oracle

@@ -1,0 +1,38 @@
+// The oracle's operators with their rows split over threads. Each result element is computed by one thread in one
+// order, so that the number of threads cannot change a bit.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "backend/backend.h"
+#include "backend/oracle/oracle_model.h"
+#include "base/thread_pool.h"
+#include "model/operators.h"
+
+namespace kipp::oracle {
+
+class ThreadedOperators {
+ public:
+  explicit ThreadedOperators(int32_t num_threads) : threads_(num_threads) {}
+
+  void embedding(const EmbeddingArgs& args);                                          // split by token
+  void rms_norm(const RmsNormArgs& args);                                             // by row
+  void matmul(const Matrix& weight, const float* x, float* out, int32_t num_tokens);  // by output feature
+  void rope(const RopeArgs& args);                                                    // by token
+  void kv_write(const KvWriteArgs& args);                                             // not split
+  void attention(const AttentionArgs& args);                                          // by token and query head
+  void swiglu(const SwigluArgs& args);                                                // by element
+  void residual_add(const ResidualAddArgs& args);                                     // by element
+  // For what is not an operator of the table: counted under `name`, items of about `item_cost` operations each.
+  void for_each(const char* name, int64_t count, int64_t item_cost, const ThreadPool::Body& body);
+
+  Report report() const;
+
+ private:
+  ThreadPool threads_;
+  std::map<std::string, uint64_t, std::less<>> counts_;
+};
+
+}  // namespace kipp::oracle

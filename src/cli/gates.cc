@@ -1,0 +1,161 @@
+// `kipp gates`: runs the gates on an artifact against reference vectors; a table for people, a record for machines.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <ctime>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "build_info.h"
+#include "cli/commands.h"
+#include "cli/help.h"
+#include "cli/output.h"
+#include "gates/gate.h"
+#include "gates/record.h"
+#include "kipp/version.h"
+
+namespace kipp::cli {
+namespace {
+
+struct GateFlags {
+  std::string model;
+  std::string vectors;
+  std::string backend = "oracle";
+  int32_t num_threads = 0;
+  bool allow_synthetic = false;
+  bool phase0 = false;
+  bool phase1 = false;
+  bool phase2 = false;
+  bool placement = false;
+  std::string snapshot;
+  std::string write_snapshot;
+  std::string json;
+};
+
+// Without a choice every phase that needs no file of its own.
+gates::Selection selection_of(const GateFlags& flags) {
+  const bool any = flags.phase0 || flags.phase1 || flags.phase2 || flags.placement || !flags.snapshot.empty() ||
+                   !flags.write_snapshot.empty();
+  gates::Selection selection;
+  selection.phase1 = flags.phase1 || !any;
+  selection.phase2 = flags.phase2 || !any;
+  selection.placement = flags.placement || !any;
+  if (!flags.write_snapshot.empty()) {
+    selection.snapshot = flags.write_snapshot;
+    selection.snapshot_mode = gates::SnapshotMode::kWrite;
+  } else if (!flags.snapshot.empty()) {
+    selection.snapshot = flags.snapshot;
+  }
+  return selection;
+}
+
+gates::Provenance provenance_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  return {.version = kVersion,
+          .commit = kBuildCommit,
+          .compiler = kBuildCompiler,
+          .build_type = kBuildType,
+          .utc = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
+                             utc.tm_hour, utc.tm_min, utc.tm_sec)};
+}
+
+std::string summary_of(const std::vector<gates::PhaseRecord>& phases) {
+  std::string text;
+  for (const gates::PhaseRecord& phase : phases) {
+    text += fmt::format("{:<10} {:<6} {:8.1f} s", phase.name, phase.passed() ? "passed" : "FAILED", phase.seconds);
+    const Json* logits = phase.details.find("logits");
+    const Json* nmse = logits != nullptr ? logits->find("nmse") : nullptr;
+    const Json* worst = logits != nullptr ? logits->find("worst_nmse") : nullptr;
+    if (nmse != nullptr && worst != nullptr) {
+      text += fmt::format("  NMSE {:.3g}, worst position {:.3g}", nmse->as_double().value_or(NAN),
+                          worst->as_double().value_or(NAN));
+    }
+    text += "\n";
+    for (const std::string& failure : phase.failures) {
+      text += fmt::format("  {}\n", failure);
+    }
+  }
+  return text + (gates::all_passed(phases) ? "gates: passed\n" : "gates: FAILED\n");
+}
+
+Result<void> write_record(const std::string& path, const Json& record) {
+  std::ofstream file(path, std::ios::binary);
+  file << write_json(record) << "\n";
+  file.close();
+  if (!file) {
+    return make_error(ErrorCode::kIo, fmt::format("{}: the record could not be written", path));
+  }
+  return {};
+}
+
+Result<ExitCode> run(gates::GateInput input, const GateFlags& flags) {
+  const gates::Provenance provenance = provenance_now();
+  const std::vector<gates::PhaseRecord> phases = gates::run_gates(input, selection_of(flags));
+  if (!flags.json.empty()) {
+    KIPP_TRY(write_record(flags.json, gates::make_record(input, phases, provenance)));
+  }
+  KIPP_TRY(standard_output().write(summary_of(phases)));
+  return gates::all_passed(phases) ? ExitCode::kOk : ExitCode::kFailure;
+}
+
+ExitCode gates_command(const GateFlags& flags) {
+  // The artifact by itself first: a model that is refused has an exit code of its own.
+  const auto file = ModelFile::open(flags.model, {.allow_synthetic = flags.allow_synthetic});
+  if (!file) {
+    return fail(ExitCode::kModel, file.error());
+  }
+  gates::GateSetup setup{.artifact = flags.model,
+                         .backend = flags.backend,
+                         .num_threads = flags.num_threads,
+                         .allow_synthetic = flags.allow_synthetic,
+                         .on_progress = [](std::string_view line) { print_message(fmt::format("{}\n", line)); }};
+  auto input = gates::GateInput::open(std::move(setup), flags.vectors);
+  if (!input) {
+    return fail(ExitCode::kFailure, input.error());
+  }
+  const auto done = run(std::move(*input), flags);
+  return done ? *done : fail(ExitCode::kFailure, done.error());
+}
+
+constexpr std::string_view kExamples =
+    "  kipp gates -m kipp-demo-bf16.gguf --vectors tests/vectors/kipp-demo\n"
+    "  kipp gates -m twin.gguf --allow-synthetic --vectors twin-vectors --phase1 --phase2 --json record.json\n";
+
+}  // namespace
+
+void add_gates_command(CLI::App& app, ExitCode& exit_code) {
+  CLI::App* command = app.add_subcommand("gates", "Check an artifact against reference vectors");
+  const auto flags = std::make_shared<GateFlags>();
+  command->add_option("-m,--model", flags->model, "Artifact (.gguf made by tools/convert_to_gguf.py)")
+      ->envname("KIPP_MODEL")
+      ->required()
+      ->type_name("PATH");
+  command->add_option("--vectors", flags->vectors, "Folder made by tools/generate_test_vectors.py")
+      ->required()
+      ->type_name("DIR");
+  command->add_flag("--allow-synthetic", flags->allow_synthetic, "Accept a synthetic twin (weights drawn from a seed)");
+  command->add_option("--backend", flags->backend, "Backend to check")->capture_default_str()->type_name("NAME");
+  command->add_option("--threads", flags->num_threads, "Threads; 0: the processors this process may use")
+      ->check(CLI::Range(0, 4096))
+      ->type_name("N");
+  command->add_flag("--phase0", flags->phase0, "Metadata, tokenizer, reference ids (always runs, before all others)");
+  command->add_flag("--phase1", flags->phase1, "Logits and residual stream against the reference");
+  command->add_flag("--phase2", flags->phase2, "Cached decoding against one stateless pass");
+  command->add_flag("--placement", flags->placement, "Bitwise: block placement, chunks, batches, truncation, reuse");
+  auto* compare = command->add_option("--snapshot", flags->snapshot, "Compare the next tokens with a byte snapshot")
+                      ->type_name("FILE");
+  command->add_option("--write-snapshot", flags->write_snapshot, "Write that snapshot instead")
+      ->type_name("FILE")
+      ->excludes(compare);
+  command->add_option("--json", flags->json, "Write the record with provenance and every figure")->type_name("FILE");
+  command->footer(help_footer(kExamples));
+  command->callback([flags, &exit_code] { exit_code = gates_command(*flags); });
+}
+
+}  // namespace kipp::cli

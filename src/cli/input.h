@@ -1,0 +1,43 @@
+// Reading files and standard input: whole, or line by line with a limit.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "kipp/error.h"
+
+namespace kipp::cli {
+
+// All bytes up to the end. Errors: kIo; an interrupt (Ctrl-C) counts as the end.
+Result<std::string> read_all(int descriptor);
+// "-" is standard input. Errors: kNotFound, kIo naming the path.
+Result<std::string> read_file(const std::filesystem::path& path);
+
+inline constexpr size_t kMaxLineBytes = 16U << 20;
+
+// Lines without their "\n" (the last one may lack it); memory stays bounded for any input.
+class LineReader {
+ public:
+  explicit LineReader(int descriptor, size_t max_line_bytes = kMaxLineBytes)
+      : descriptor_(descriptor), max_line_bytes_(max_line_bytes) {}
+
+  struct Line {
+    std::string text;       // empty when too_long
+    bool too_long = false;  // longer than the limit: skipped to its end
+  };
+  // The next line, or nothing at the end of the input or after an interrupt. Errors: kIo.
+  Result<std::optional<Line>> next();
+
+ private:
+  // Returns false at the end of the input.
+  Result<bool> fill();
+
+  int descriptor_;
+  size_t max_line_bytes_;
+  std::string buffer_;  // read but not yet handed out from start_ on
+  size_t start_ = 0;
+};
+
+}  // namespace kipp::cli

@@ -1,0 +1,72 @@
+// `kipp`: parses the command line and runs one subcommand. Exit codes: exit_code.h.
+#include <exception>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
+
+namespace {
+
+using kipp::cli::ExitCode;
+
+void add_commands(CLI::App& app, ExitCode& exit_code) {
+  app.require_subcommand(1);
+  app.set_version_flag("--version", kipp::cli::version_text(), "Print version, commit, backends and compiler");
+  app.footer(
+      kipp::cli::help_footer("  kipp run --model kipp-demo-bf16.gguf --chat \"What can you do?\"\n"
+                             "  kipp tokenize --model kipp-demo-bf16.gguf \"Hello world\"\n"
+                             "  kipp run --help\n"));
+  kipp::cli::add_run_command(app, exit_code);
+  kipp::cli::add_tokenize_command(app, exit_code);
+  kipp::cli::add_detokenize_command(app, exit_code);
+  kipp::cli::add_render_command(app, exit_code);
+  kipp::cli::add_ppl_command(app, exit_code);
+#ifdef KIPP_HAS_GATES
+  kipp::cli::add_gates_command(app, exit_code);
+#endif
+}
+
+// --help and --version come as errors too: they are output, everything else is a message.
+ExitCode report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+    std::ostringstream text;
+    app.exit(error, text, text);
+    const auto written = kipp::cli::standard_output().write(text.str());
+    return written ? ExitCode::kOk : kipp::cli::fail(ExitCode::kFailure, written.error());
+  }
+  const bool has_command = !app.get_subcommands().empty();
+  const std::string command = has_command ? " " + app.get_subcommands().front()->get_name() : "";
+  const auto unknown = app.remaining();
+  const std::string reason =
+      has_command || unknown.empty() ? error.what() : fmt::format("unknown command \"{}\"", unknown.front());
+  kipp::cli::print_message(fmt::format("kipp: error: {}\nSee kipp{} --help.\n", reason, command));
+  return ExitCode::kUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  kipp::cli::install_signal_handlers();
+  ExitCode exit_code = ExitCode::kOk;
+  try {
+    CLI::App app("Kipp runs the dense Qwen3 checkpoints.", "kipp");
+    add_commands(app, exit_code);
+    if (argc < 2) {
+      kipp::cli::print_message(app.help());
+      return static_cast<int>(ExitCode::kUsage);
+    }
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      exit_code = report_parse_error(app, error);
+    }
+  } catch (const std::exception& error) {  // out of memory, in the main
+    kipp::cli::print_message(fmt::format("kipp: error: {}\n", error.what()));
+    exit_code = ExitCode::kFailure;
+  }
+  return static_cast<int>(exit_code);
+}

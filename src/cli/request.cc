@@ -1,0 +1,197 @@
+// See request.h.
+#include "cli/request.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/fields.h"
+#include "cli/interrupt.h"
+#include "gguf/model_file.h"
+#include "kipp/chat.h"
+#include "sampling/logprobs.h"
+
+namespace kipp::cli {
+namespace {
+
+constexpr std::array<std::string_view, 9> kRequestFields = {
+    "prompt", "messages", "tools", "enable_thinking", "chat_template_kwargs", "add_generation_prompt",
+    "plain",  "decode",   "top"};
+// Those that only a chat has.
+constexpr std::array<std::string_view, 4> kChatFields = {"tools", "enable_thinking", "chat_template_kwargs",
+                                                         "add_generation_prompt"};
+
+tl::unexpected<Error> invalid(std::string message) {
+  return make_error(ErrorCode::kInvalidArgument, std::move(message));
+}
+
+Result<std::vector<int32_t>> encode_chat(const Model& model, const ChatRequest& chat) {
+  KIPP_ASSIGN(RenderedPrompt rendered, render_chat(chat, model.info().checkpoint->variant, model.tokenizer()));
+  return std::move(rendered.ids);
+}
+
+Result<std::vector<int32_t>> encode_raw(const Model& model, std::string_view prompt, bool plain) {
+  return model.tokenizer().encode(prompt, {.special_tokens = plain ? SpecialTokens::kPlain : SpecialTokens::kParse});
+}
+
+// The line of a raw prompt: fields that only a chat has are refused.
+Result<std::vector<int32_t>> encode_raw_line(const Model& model, const Json& object, std::string_view prompt,
+                                             bool plain) {
+  for (const std::string_view name : kChatFields) {
+    if (object.find(name) != nullptr) {
+      return invalid(fmt::format("field \"{}\" needs \"messages\" or --chat", name));
+    }
+  }
+  return encode_raw(model, prompt, plain);
+}
+
+Result<std::vector<int32_t>> encode_line(const Model& model, const Json& object, const RequestDefaults& defaults) {
+  KIPP_ASSIGN(const std::optional<std::string> prompt, string_field(object, "prompt"));
+  KIPP_ASSIGN(const std::optional<bool> plain, bool_field(object, "plain"));
+  const bool has_messages = object.find("messages") != nullptr;
+  if (prompt.has_value() == has_messages) {
+    return invalid(has_messages ? "\"prompt\" and \"messages\" exclude each other"
+                                : "expected a \"prompt\" or \"messages\"");
+  }
+  if (prompt && !defaults.apply_template) {
+    return encode_raw_line(model, object, *prompt, plain.value_or(defaults.plain));
+  }
+  if (plain) {
+    return invalid("field \"plain\" needs a raw \"prompt\": text in a chat is always plain");
+  }
+  Json with_messages = object;
+  if (prompt) {
+    with_messages.set("messages", messages_of_prompt(*prompt));
+  }
+  KIPP_ASSIGN(const ChatRequest chat, chat_of_json(with_messages, defaults.chat, ContentRule::kTextParts));
+  return encode_chat(model, chat);
+}
+
+Request new_request(const Model& model, const RequestDefaults& defaults) {
+  const ArtifactInfo& info = model.info();
+  Request request;
+  request.options.sampling = recorded_sampling(info.sampling);
+  apply(defaults.sampling, request.options.sampling);
+  request.options.stop_token_ids = info.stop_token_ids;
+  request.options.max_tokens = defaults.decode;
+  request.num_top = defaults.num_top;
+  return request;
+}
+
+// Runs one part of a request; text and interrupts pass through the events.
+Result<GenerateResult> run_part(Model& model, Session& session, std::span<const int32_t> prompt,
+                                const GenerateOptions& options, const RequestEvents& events) {
+  Result<void> shown;
+  const auto show = [&](std::string_view text) {
+    if (events.on_text && !text.empty()) {
+      shown = events.on_text(text);
+    }
+  };
+  auto result = generate(model, session, prompt, options, [&](const GenerateStep* step) {
+    if (step != nullptr) {
+      show(step->text);
+    }
+    return shown.has_value() && !interrupted();
+  });
+  if (result && shown) {
+    show(result->last_text);
+  }
+  KIPP_TRY(shown);
+  return result;
+}
+
+}  // namespace
+
+Result<Request> request_of_prompt(const Model& model, std::string_view prompt, const RequestDefaults& defaults) {
+  Request request = new_request(model, defaults);
+  if (defaults.apply_template) {
+    const Json object = Json::object({{"messages", messages_of_prompt(prompt)}});
+    KIPP_ASSIGN(const ChatRequest chat, chat_of_json(object, defaults.chat, ContentRule::kTextParts));
+    KIPP_ASSIGN(request.prompt, encode_chat(model, chat));
+  } else {
+    KIPP_ASSIGN(request.prompt, encode_raw(model, prompt, defaults.plain));
+  }
+  request.options.seed = defaults.sampling.seed ? *defaults.sampling.seed : draw_seed();
+  request.generate = request.num_top == 0 || defaults.decode >= 0;
+  return request;
+}
+
+Result<Request> request_of_json(const Model& model, const Json& object, const RequestDefaults& defaults,
+                                uint64_t seed) {
+  KIPP_TRY(check_field_names(object, kRequestFields, kSamplingFields));
+  Request request = new_request(model, defaults);
+  KIPP_ASSIGN(const SamplingChoices sampling, read_sampling_fields(object));
+  apply(sampling, request.options.sampling);
+  request.options.seed = sampling.seed.value_or(defaults.sampling.seed.value_or(seed));
+  KIPP_ASSIGN(const std::optional<int32_t> decode, int_field(object, "decode"));
+  KIPP_ASSIGN(const std::optional<int32_t> num_top, int_field(object, "top"));
+  if (decode.value_or(0) < 0 || num_top.value_or(0) < 0) {
+    return invalid(fmt::format("field \"{}\": expected 0 or more", decode.value_or(0) < 0 ? "decode" : "top"));
+  }
+  request.options.max_tokens = decode.value_or(defaults.decode);
+  request.num_top = num_top.value_or(defaults.num_top);
+  request.generate = request.num_top == 0 || request.options.max_tokens >= 0;
+  KIPP_ASSIGN(request.prompt, encode_line(model, object, defaults));
+  return request;
+}
+
+Result<Answer> run_request(Model& model, Session& session, const Request& request, const RequestEvents& events) {
+  session.reset();
+  Answer answer;
+  GenerateOptions evaluate_only = request.options;
+  evaluate_only.max_tokens = 0;
+  KIPP_ASSIGN(answer.result, run_part(model, session, request.prompt, evaluate_only, events));
+  if (answer.result.finish_reason == FinishReason::kCancelled) {
+    return answer;
+  }
+  if (request.num_top > 0) {
+    KIPP_ASSIGN(answer.top, best_candidates(session.logits(), model.tokenizer().num_tokens(), request.num_top));
+    if (events.on_top) {
+      KIPP_TRY(events.on_top(answer.top));
+    }
+  }
+  if (request.generate) {
+    const GenerateTimings prefill = answer.result.timings;
+    KIPP_ASSIGN(answer.result, run_part(model, session, {}, request.options, events));
+    answer.result.timings.prompt_tokens = prefill.prompt_tokens;
+    answer.result.timings.prefill_seconds = prefill.prefill_seconds;
+  }
+  return answer;
+}
+
+Result<std::vector<Candidate>> best_candidates(std::span<const float> logits, int32_t num_tokens, int32_t count) {
+  KIPP_TRY(check_finite(logits, num_tokens));
+  std::vector<Candidate> candidates;
+  candidates.reserve(static_cast<size_t>(num_tokens));
+  for (int32_t id = 0; id < num_tokens; ++id) {
+    candidates.push_back({.id = id, .logit = logits[static_cast<size_t>(id)]});
+  }
+  const auto num_kept = std::min(candidates.size(), static_cast<size_t>(count));
+  std::ranges::partial_sort(
+      candidates, candidates.begin() + static_cast<std::ptrdiff_t>(num_kept),
+      [](const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; });
+  candidates.resize(num_kept);
+  return candidates;
+}
+
+Result<std::string> quoted_piece(const Tokenizer& tokenizer, int32_t id) {
+  KIPP_ASSIGN(const std::string_view bytes, tokenizer.token_bytes(id));
+  KIPP_ASSIGN(const std::string text, tokenizer.decode(std::span(&id, 1)));
+  if (text == bytes) {  // whole characters
+    return write_json(Json::string(text));
+  }
+  std::string quoted = "\"";
+  for (const char byte : bytes) {
+    const auto value = static_cast<unsigned char>(byte);
+    if (value >= 0x80 || value < 0x20 || byte == '"' || byte == '\\') {
+      quoted += fmt::format("\\x{:02x}", value);
+    } else {
+      quoted += byte;
+    }
+  }
+  return quoted + '"';
+}
+
+}  // namespace kipp::cli

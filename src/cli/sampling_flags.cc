@@ -1,0 +1,155 @@
+// See sampling_flags.h.
+#include "cli/sampling_flags.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <random>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cli/fields.h"
+
+namespace kipp::cli {
+namespace {
+
+constexpr float kBan = -std::numeric_limits<float>::infinity();
+
+template <typename T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional<T>(value) : std::nullopt;
+}
+
+// "ID=BIAS", as one occurrence of --logit-bias.
+std::pair<int32_t, float> parse_bias(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals != std::string::npos) {
+    const auto id = parse_number<int32_t>(std::string_view(text).substr(0, equals));
+    const auto bias = parse_number<float>(std::string_view(text).substr(equals + 1));
+    if (id && bias) {
+      return {*id, *bias};
+    }
+  }
+  throw CLI::ValidationError("--logit-bias", fmt::format("expected ID=BIAS, found \"{}\"", text));
+}
+
+Result<std::vector<std::pair<int32_t, float>>> read_bias_field(const Json& object) {
+  std::vector<std::pair<int32_t, float>> biases;
+  const Json* field = object.find("logit_bias");
+  if (field == nullptr || field->is_null()) {
+    return biases;
+  }
+  if (!field->is_object()) {
+    return make_error(ErrorCode::kInvalidArgument, "field \"logit_bias\": expected an object of token id to bias");
+  }
+  for (const auto& [key, value] : field->members()) {
+    const std::optional<int32_t> id = parse_number<int32_t>(key);
+    if (!id) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        fmt::format("field \"logit_bias\": expected a token id as key, found \"{}\"", key));
+    }
+    if (value.is_string() && value.as_string() == "-inf") {
+      biases.emplace_back(*id, kBan);
+      continue;
+    }
+    const Result<std::optional<float>> bias = float_field(*field, key);
+    if (!bias || !*bias) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        fmt::format("field \"logit_bias\": expected a number or \"-inf\" for id {}", *id));
+    }
+    biases.emplace_back(*id, **bias);
+  }
+  return biases;
+}
+
+template <typename T>
+void replace(T& value, const std::optional<T>& choice) {
+  value = choice.value_or(value);
+}
+
+}  // namespace
+
+void add_sampling_flags(CLI::App& command, SamplingChoices& choices) {
+  const std::string group = "Sampling (default: what the artifact records, else temperature 1 and nothing else)";
+  const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
+    return command.add_option(name, value, help)->type_name(type)->group(group);
+  };
+  command.add_flag("--greedy", choices.greedy, "Always the best token; the same as --temperature 0")->group(group);
+  add("--temperature", choices.temperature, "T", "Divides the logits; 0 is greedy");
+  add("--top-k", choices.top_k, "K", "Only the K best; 0 is off");
+  add("--top-p", choices.top_p, "P", "Only the best that together reach P; 1 is off");
+  add("--min-p", choices.min_p, "P", "Only those of at least P times the best's probability; 0 is off");
+  add("--repetition-penalty", choices.repetition_penalty, "R", "Over prompt and output; 1 is off");
+  add("--presence-penalty", choices.presence_penalty, "X", "Over the output, -2 to 2; 0 is off");
+  add("--frequency-penalty", choices.frequency_penalty, "X", "Over the output, -2 to 2; 0 is off");
+  add("--seed", choices.seed, "N", "The same seed draws the same tokens; without it one is drawn and printed")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--logit-bias",
+          [&choices](const std::vector<std::string>& texts) {
+            std::ranges::transform(texts, std::back_inserter(choices.logit_bias), parse_bias);
+          },
+          "Added to a token's logit, -100 to 100; -inf bans it; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("ID=BIAS")
+      ->group(group);
+}
+
+Result<SamplingChoices> read_sampling_fields(const Json& object) {
+  SamplingChoices choices;
+  KIPP_ASSIGN(choices.temperature, float_field(object, "temperature"));
+  KIPP_ASSIGN(choices.top_k, int_field(object, "top_k"));
+  KIPP_ASSIGN(choices.top_p, float_field(object, "top_p"));
+  KIPP_ASSIGN(choices.min_p, float_field(object, "min_p"));
+  KIPP_ASSIGN(choices.repetition_penalty, float_field(object, "repetition_penalty"));
+  KIPP_ASSIGN(choices.presence_penalty, float_field(object, "presence_penalty"));
+  KIPP_ASSIGN(choices.frequency_penalty, float_field(object, "frequency_penalty"));
+  KIPP_ASSIGN(choices.logit_bias, read_bias_field(object));
+  KIPP_ASSIGN(choices.seed, uint64_field(object, "seed"));
+  KIPP_ASSIGN(const std::optional<bool> greedy, bool_field(object, "greedy"));
+  choices.greedy = greedy.value_or(false);
+  return choices;
+}
+
+SamplingParams recorded_sampling(const SamplingDefaults& recorded) {
+  SamplingParams params;
+  replace(params.temperature, recorded.temperature);
+  replace(params.top_p, recorded.top_p);
+  params.top_k = static_cast<int32_t>(recorded.top_k.value_or(0));
+  return params;
+}
+
+void apply(const SamplingChoices& choices, SamplingParams& params) {
+  replace(params.temperature, choices.temperature);
+  replace(params.top_k, choices.top_k);
+  replace(params.top_p, choices.top_p);
+  replace(params.min_p, choices.min_p);
+  replace(params.repetition_penalty, choices.repetition_penalty);
+  replace(params.presence_penalty, choices.presence_penalty);
+  replace(params.frequency_penalty, choices.frequency_penalty);
+  if (!choices.logit_bias.empty()) {
+    params.logit_bias = choices.logit_bias;
+  }
+  if (choices.greedy) {
+    params.temperature = 0.0F;
+  }
+}
+
+Result<void> check_sampling(const SamplingChoices& choices) {
+  SamplingParams params;
+  apply(choices, params);
+  return validate(params, kNumTokens);
+}
+
+uint64_t draw_seed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32U) | device();
+}
+
+}  // namespace kipp::cli

@@ -1,0 +1,83 @@
+// One sequence: what it holds, and appending to it.
+#include <fmt/format.h>
+
+#include <numeric>
+#include <utility>
+
+#include "engine/evaluate.h"
+#include "engine/model_impl.h"
+#include "kipp/engine.h"
+#include "sampling/sampler.h"
+
+namespace kipp {
+namespace {
+
+RowClass row_class(bool generated) {
+  return generated ? RowClass::kGenerated : RowClass::kPrompt;
+}
+
+}  // namespace
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+Result<void> Session::append(std::span<const int32_t> tokens, bool generated) {
+  const auto last_row = static_cast<int32_t>(tokens.size()) - 1;
+  const Evaluation evaluation{impl_.get(), tokens, {&last_row, tokens.empty() ? 0U : 1U}, row_class(generated)};
+  KIPP_TRY(evaluate(*impl_->model, {&evaluation, 1}));
+  return {};
+}
+
+Result<std::vector<std::vector<float>>> Session::append_all_logits(std::span<const int32_t> tokens, bool generated) {
+  std::vector<int32_t> rows(tokens.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  const Evaluation evaluation{impl_.get(), tokens, rows, row_class(generated)};
+  KIPP_ASSIGN(auto results, evaluate(*impl_->model, {&evaluation, 1}));
+  return std::move(results.front());
+}
+
+std::span<const float> Session::logits() const {
+  return impl_->logits;
+}
+
+Result<SampledToken> Session::sample(const SampleRequest& request) const {
+  if (impl_->logits.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "sampling: the session has no logits: append a token first");
+  }
+  SampleRequest here = request;
+  here.position = length();
+  return sample_token(impl_->logits, here, impl_->model->tokenizer.num_tokens());
+}
+
+int32_t Session::length() const {
+  return static_cast<int32_t>(impl_->tokens.size());
+}
+std::span<const int32_t> Session::tokens() const {
+  return impl_->tokens;
+}
+std::span<const int32_t> Session::block_table() const {
+  return impl_->table.blocks();
+}
+
+Result<void> Session::truncate(int32_t new_length) {
+  if (new_length < 0 || new_length > length()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("truncating: expected a length in [0, {}], found {}", length(), new_length));
+  }
+  if (new_length < length()) {
+    impl_->table.shrink(new_length);
+    impl_->tokens.resize(static_cast<size_t>(new_length));
+    impl_->logits.clear();
+  }
+  return {};
+}
+
+void Session::reset() {
+  impl_->table.shrink(0);
+  impl_->tokens.clear();
+  impl_->logits.clear();
+}
+
+}  // namespace kipp

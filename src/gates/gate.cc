@@ -1,0 +1,81 @@
+// Opening what gates work on, and the parts of a record that all phases share.
+#include "gates/gate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/backend.h"
+
+namespace kipp::gates {
+
+Result<GateInput> GateInput::open(GateSetup setup, const std::filesystem::path& vectors_folder) {
+  KIPP_ASSIGN(ModelFile file, ModelFile::open(setup.artifact, {.allow_synthetic = setup.allow_synthetic}));
+  KIPP_ASSIGN(VectorSet vectors, load_vectors(vectors_folder, file.info().dimensions));
+  return GateInput{std::move(setup), std::move(file), std::move(vectors)};
+}
+
+size_t GateInput::longest_prompt() const {
+  size_t longest = 0;
+  for (const PromptVectors& prompt : vectors.prompts) {
+    longest = std::max(longest, prompt.ids.size());
+  }
+  return longest;
+}
+
+Result<std::unique_ptr<Model>> GateInput::open_model(const ModelChanges& changes) const {
+  const auto wanted = static_cast<int32_t>(longest_prompt()) + kNumGreedy;
+  return Model::open(setup.artifact, {.backend = setup.backend,
+                                      .num_threads = setup.num_threads,
+                                      .context = std::min(wanted, file.info().dimensions.context),
+                                      .num_blocks = changes.num_blocks,
+                                      .allow_synthetic = setup.allow_synthetic,
+                                      .round_kv = changes.round_kv,
+                                      .placement_seed = changes.placement_seed});
+}
+
+void GateInput::progress(std::string_view line) const {
+  if (setup.on_progress) {
+    setup.on_progress(line);
+  }
+}
+
+void PhaseRecord::fail(std::string_view where, std::string_view what) {
+  failures.push_back(where.empty() ? std::string(what) : fmt::format("{}: {}", where, what));
+}
+
+void PhaseRecord::fail_all(std::string_view where, const std::vector<std::string>& reasons) {
+  for (const std::string& reason : reasons) {
+    fail(where, reason);
+  }
+}
+
+double phase1_bound(const VectorSet& vectors) {
+  return vectors.nmse_max.value_or(kPhase1Nmse);
+}
+
+void check_kernels(Model& model, PhaseRecord& record) {
+  const Report report = model.backend().report();
+  const OperatorTable& operators = model.backend().operators();
+  const std::pair<const char*, bool> exported[] = {
+      {"embedding", operators.embedding != nullptr}, {"rms_norm", operators.rms_norm != nullptr},
+      {"matmul", operators.matmul != nullptr},       {"rope", operators.rope != nullptr},
+      {"kv_write", operators.kv_write != nullptr},   {"attention", operators.attention != nullptr},
+      {"swiglu", operators.swiglu != nullptr},       {"residual_add", operators.residual_add != nullptr}};
+  for (const auto& [name, is_exported] : exported) {
+    const auto ran = [name = std::string_view(name)](const auto& kernel) {
+      return kernel.first.starts_with(name) && kernel.second > 0;
+    };
+    if (is_exported && std::none_of(report.kernels.begin(), report.kernels.end(), ran)) {
+      record.fail("kernels", fmt::format("{} exports {}, but no kernel of it ran", report.backend, name));
+    }
+  }
+  Json kernels = Json::object();
+  for (const auto& [name, count] : report.kernels) {
+    kernels.set(name, Json::number(static_cast<int64_t>(count)));
+  }
+  record.details.set("kernels", std::move(kernels));
+}
+
+}  // namespace kipp::gates

@@ -1,0 +1,97 @@
+// What every gate shares: its input, its outcome, and the phases themselves. A gate returns a record and prints
+// nothing.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "gates/metrics.h"
+#include "gates/vectors.h"
+#include "gguf/model_file.h"
+#include "kipp/engine.h"
+#include "kipp/error.h"
+
+namespace kipp::gates {
+
+struct GateSetup {
+  std::filesystem::path artifact;
+  std::string backend = "oracle";
+  int32_t num_threads = 0;  // 0: the processors this process may use
+  bool allow_synthetic = false;
+  std::function<void(std::string_view)> on_progress;  // a line for people; may be empty
+};
+
+struct GateInput {
+  GateSetup setup;
+  ModelFile file;
+  VectorSet vectors;
+
+  // Errors: those of ModelFile::open and load_vectors.
+  static Result<GateInput> open(GateSetup setup, const std::filesystem::path& vectors_folder);
+
+  // What a test switch changes; everything else is as a user would run it.
+  struct ModelChanges {
+    bool round_kv = true;
+    uint64_t placement_seed = 0;
+    int32_t num_blocks = 0;
+  };
+  // The artifact on the backend, with room for the longest prompt and what is generated after it.
+  Result<std::unique_ptr<Model>> open_model(const ModelChanges& changes) const;
+
+  bool is_twin() const { return file.info().synthetic; }
+  size_t longest_prompt() const;
+  void progress(std::string_view line) const;
+};
+
+inline constexpr int32_t kNumGreedy = 8;  // ids that gates generate after a prompt
+
+struct PhaseRecord {
+  std::string name;
+  std::vector<std::string> failures;  // what is not as it must be, in words; empty: green
+  Json details = Json::object();
+  double seconds = 0.0;
+
+  bool passed() const { return failures.empty(); }
+  void fail(std::string_view where, std::string_view what);
+  void fail_all(std::string_view where, const std::vector<std::string>& reasons);
+};
+
+// Bounds of the numerics contract. Phase 1 is the vector set's own where it has an nmse-max.txt.
+inline constexpr double kPhase1Nmse = 5e-5;
+double phase1_bound(const VectorSet& vectors);
+
+// Tokenizer, metadata and reference ids; the artifact against the registry is the loader's work (GateInput::open).
+Result<PhaseRecord> run_phase0(const GateInput& input);
+// The backend against the reference, with the cost of rounding K and V beside it.
+Result<PhaseRecord> run_phase1(const GateInput& input);
+// Cached decoding, token by token, against one stateless pass.
+Result<PhaseRecord> run_phase2(const GateInput& input);
+// Bitwise: block placement, what unused memory holds, chunks, batch mates, truncation and reuse.
+Result<PhaseRecord> run_placement(const GateInput& input);
+// A byte snapshot of the next tokens, compared with a file, or written to it.
+enum class SnapshotMode { kCompare, kWrite };
+Result<PhaseRecord> run_snapshot(const GateInput& input, const std::filesystem::path& path, SnapshotMode mode);
+
+// What to run. Phase 0 comes first in any case: nothing else is evidence without it.
+struct Selection {
+  bool phase1 = false;
+  bool phase2 = false;
+  bool placement = false;
+  std::optional<std::filesystem::path> snapshot;
+  SnapshotMode snapshot_mode = SnapshotMode::kCompare;
+};
+
+// Runs Phase 0 and, if it is green, what is selected. An error inside a phase is a failure of that phase.
+std::vector<PhaseRecord> run_gates(const GateInput& input, const Selection& selection);
+
+// Records the kernels that ran, and fails if an operator that the backend exports did not.
+void check_kernels(Model& model, PhaseRecord& record);
+
+}  // namespace kipp::gates

@@ -1,0 +1,55 @@
+// Phase 2: cached incremental decode, every position, against stateless recomputation. The two share operators but no
+// KV, block or position code.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "gates/decode.h"
+#include "gates/gate.h"
+
+namespace kipp::gates {
+namespace {
+
+// DESIGN's bound on CPU is 1e-6 with 0 expected. The oracle's two paths run the same operators in the same order, so
+// for it anything but 0 is a fault.
+double phase2_bound(std::string_view backend) {
+  constexpr double kCpu = 1e-6;
+  constexpr double kDevice = 1e-4;  // that of Phase 3 and 4
+  if (backend == "oracle") {
+    return 0.0;
+  }
+  return backend == "cpu" ? kCpu : kDevice;
+}
+
+}  // namespace
+
+Result<PhaseRecord> run_phase2(const GateInput& input) {
+  PhaseRecord record;
+  KIPP_ASSIGN(const auto model, input.open_model({}));
+  const double bound = phase2_bound(input.setup.backend);
+  Comparison total;
+  Json prompts = Json::array();
+  for (const PromptVectors& prompt : input.vectors.prompts) {
+    KIPP_ASSIGN(const auto rows, stateless_rows(*model, prompt.ids));
+    KIPP_ASSIGN(Session session, model->new_session());
+    KIPP_ASSIGN(const Comparison comparison, compare_decode(session, prompt.ids, rows));
+    record.fail_all(prompt.name, violations(comparison, {.nmse = bound, .near_tie_share = 1.0}));
+    total.add(comparison);
+    input.progress(fmt::format("phase2 {}: {} of {} positions bitwise equal, NMSE {:.3g}", prompt.name,
+                               comparison.num_bitwise, comparison.num_rows, comparison.nmse()));
+    Json entry = to_json(comparison);
+    entry.set("name", Json::string(prompt.name));
+    entry.set("bitwise_equal", Json::number(comparison.num_bitwise));
+    prompts.push_back(std::move(entry));
+  }
+  const double near_tie_share = input.is_twin() ? kNearTieShareOfTwins : 0.0;
+  record.fail_all("all prompts", violations(total, {.nmse = bound, .near_tie_share = near_tie_share}));
+  record.details.set("bound", Json::number(bound));
+  record.details.set("logits", to_json(total));
+  record.details.set("bitwise_equal", Json::number(total.num_bitwise));
+  record.details.set("prompts", std::move(prompts));
+  check_kernels(*model, record);
+  return record;
+}
+
+}  // namespace kipp::gates

@@ -1,0 +1,46 @@
+// A set of reference vectors: what tools/generate_test_vectors.py saw the reference compute (tests/vectors/README.md).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "kipp/error.h"
+#include "model/dimensions.h"
+
+namespace kipp::gates {
+
+// One prompt of T tokens.
+struct PromptVectors {
+  std::string name;
+  std::string sha256;                    // of its file
+  std::optional<std::string> text;       // absent where the ids do not come from a text
+  std::vector<int32_t> ids;              // [T]
+  std::vector<float> final_hidden;       // [T][hidden] after the last norm: the input of the head
+  std::vector<int32_t> logit_positions;  // [P] ascending
+  std::vector<float> logits;             // [P][vocab]
+  std::vector<int32_t> tap_positions;    // [Q] ascending
+  std::vector<float> taps;               // [num_layers + 1][Q][hidden]: residual after the embedding, after each layer
+  std::vector<int32_t> greedy;           // [8] ids that follow the prompt, or empty
+};
+
+struct VectorSet {
+  std::string checkpoint_id;
+  std::string repository;
+  std::string revision;
+  std::string quant_scheme;
+  std::optional<std::string> header_sha256;  // of the artifact, where the reference was made from one
+  std::string manifest_sha256;
+  Json reference;                  // packages, device and dtype, as the tool recorded them
+  std::optional<double> nmse_max;  // from nmse-max.txt: a bound of its own
+  std::vector<PromptVectors> prompts;
+};
+
+// Reads manifest.json and every file that it names, and checks hashes, shapes, ids, positions and that values are
+// finite. Errors: kNotFound, kIo; kInvalidArtifact naming file and field, expected and found.
+Result<VectorSet> load_vectors(const std::filesystem::path& folder, const Dimensions& dimensions);
+
+}  // namespace kipp::gates

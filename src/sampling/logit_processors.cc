@@ -1,0 +1,83 @@
+// Bias, bans, grammar mask and penalties on a copy of the logits. The contract is in docs/sampling.md.
+#include "sampling/logit_processors.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "sampling/sampling_math.h"
+
+namespace kipp {
+namespace {
+
+constexpr float kExcluded = -std::numeric_limits<float>::infinity();
+
+void apply_bias(std::span<const std::pair<int32_t, float>> logit_bias, std::span<float> values) {
+  for (const auto& [id, bias] : logit_bias) {
+    float& value = values[static_cast<size_t>(id)];
+    value = bias == kExcluded ? kExcluded : saturate(value + bias);
+  }
+}
+
+void apply_mask(const uint32_t* mask, std::span<float> values) {
+  for (size_t id = 0; id < values.size(); ++id) {
+    if (((mask[id / 32] >> (id % 32)) & 1U) == 0U) {
+      values[id] = kExcluded;
+    }
+  }
+}
+
+// How often each id occurs; ids of padding rows are left out. Errors: an id outside the vocabulary.
+Result<void> count_ids(const char* list, std::span<const int32_t> ids, size_t vocab, std::span<int32_t> counts) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || static_cast<size_t>(ids[i]) >= vocab) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        fmt::format("{}[{}] is {}, outside the vocabulary of {}", list, i, ids[i], vocab));
+    }
+    if (static_cast<size_t>(ids[i]) < counts.size()) {
+      ++counts[static_cast<size_t>(ids[i])];
+    }
+  }
+  return {};
+}
+
+Result<void> apply_penalties(const SampleRequest& request, size_t vocab, std::span<float> values) {
+  const SamplingParams& params = *request.params;
+  const bool repetition = params.repetition_penalty != 1.0F;
+  const bool counted = params.presence_penalty != 0.0F || params.frequency_penalty != 0.0F;
+  if (!repetition && !counted) {
+    return {};
+  }
+  std::vector<int32_t> in_output(values.size());
+  KIPP_TRY(count_ids("output_ids", request.output_ids, vocab, in_output));
+  std::vector<int32_t> in_prompt(repetition ? values.size() : 0);
+  KIPP_TRY(count_ids("prompt_ids", request.prompt_ids, vocab, in_prompt));
+  for (size_t id = 0; id < values.size(); ++id) {
+    float& value = values[id];
+    if (value == kExcluded) {
+      continue;
+    }
+    if (repetition && (in_prompt[id] > 0 || in_output[id] > 0)) {
+      value = repetition_penalised(value, params.repetition_penalty);
+    }
+    if (counted && in_output[id] > 0) {
+      value = count_penalised(value, params.presence_penalty, params.frequency_penalty, in_output[id]);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<float>> process_logits(std::span<const float> logits, const SampleRequest& request,
+                                          int32_t num_tokens) {
+  std::vector<float> values(logits.begin(), logits.begin() + num_tokens);
+  apply_bias(request.params->logit_bias, values);
+  if (request.mask != nullptr) {
+    apply_mask(request.mask, values);
+  }
+  KIPP_TRY(apply_penalties(request, logits.size(), values));
+  return values;
+}
+
+}  // namespace kipp

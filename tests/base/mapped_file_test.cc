@@ -1,0 +1,92 @@
+// Mapped files: contents, moves, and everything that is not a readable regular file.
+#include "base/mapped_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <utility>
+
+namespace kipp {
+namespace {
+
+class MappedFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "kipp-mapped-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path write(std::string_view content) {
+    const auto path = folder_ / "file";
+    std::ofstream(path, std::ios::binary) << content;
+    return path;
+  }
+
+  static std::string text(const MappedFile& file) {
+    return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(MappedFileTest, ShowsTheBytes) {
+  const auto file = MappedFile::open(write("some bytes"));
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(text(*file), "some bytes");
+}
+
+TEST_F(MappedFileTest, MovesKeepTheMapping) {
+  auto file = MappedFile::open(write("some bytes"));
+  ASSERT_TRUE(file);
+  const std::byte* data = file->bytes().data();
+  MappedFile moved = std::move(*file);
+  EXPECT_EQ(moved.bytes().data(), data);
+  EXPECT_TRUE(file->bytes().empty());
+  MappedFile assigned;
+  assigned = std::move(moved);
+  EXPECT_EQ(assigned.bytes().data(), data);
+  EXPECT_EQ(text(assigned), "some bytes");
+}
+
+TEST_F(MappedFileTest, OutlivesTheName) {
+  const auto path = write("some bytes");
+  const auto file = MappedFile::open(path);
+  ASSERT_TRUE(file);
+  std::filesystem::remove(path);
+  EXPECT_EQ(text(*file), "some bytes");
+}
+
+TEST_F(MappedFileTest, RefusesWhatIsNoFile) {
+  const auto missing = MappedFile::open(folder_ / "missing");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(missing.error().message, testing::HasSubstr("missing"));
+
+  const auto folder = MappedFile::open(folder_);
+  ASSERT_FALSE(folder);
+  EXPECT_EQ(folder.error().code, ErrorCode::kIo);
+  EXPECT_THAT(folder.error().message, testing::HasSubstr("regular file"));
+
+  const auto empty = MappedFile::open(write(""));
+  ASSERT_FALSE(empty);
+  EXPECT_EQ(empty.error().code, ErrorCode::kIo);
+  EXPECT_THAT(empty.error().message, testing::HasSubstr("empty"));
+}
+
+// Opening a pipe that nobody writes to must not wait for a writer.
+TEST_F(MappedFileTest, RefusesAPipeWithoutWaiting) {
+  const auto path = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const auto pipe = MappedFile::open(path);
+  ASSERT_FALSE(pipe);
+  EXPECT_EQ(pipe.error().code, ErrorCode::kIo);
+}
+
+}  // namespace
+}  // namespace kipp

@@ -1,0 +1,54 @@
+"""Fixtures: the binary and the artifacts, named by environment variables that `make test` sets."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from kipp_process import Kipp
+
+VARIABLES = {
+    "KIPP_BINARY": "the kipp binary (build/<preset>/bin/kipp)",
+    "KIPP_DEMO_ARTIFACT": "the converted demo checkpoint",
+    "KIPP_TWIN_ARTIFACT": "a synthetic twin: tools/make_synthetic_checkpoint.py --like kipp-demo --layers 2 --seed 1 "
+    "--artifact FILE",
+}
+
+
+def required_file(variable: str) -> Path:
+    value = os.environ.get(variable)
+    if not value:
+        pytest.fail(f"{variable} is not set: expected the path of {VARIABLES[variable]}; `make test` sets it")
+    path = Path(value).resolve()
+    if not path.is_file():
+        pytest.fail(f"{variable}={value}: no such file; expected {VARIABLES[variable]}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def binary() -> Path:
+    return required_file("KIPP_BINARY")
+
+
+@pytest.fixture(scope="session")
+def twin_path() -> Path:
+    return required_file("KIPP_TWIN_ARTIFACT")
+
+
+@pytest.fixture(scope="session")
+def bare(binary: Path) -> Kipp:
+    """kipp without a model."""
+    return Kipp(binary, {})
+
+
+@pytest.fixture(scope="session")
+def twin(binary: Path, twin_path: Path) -> Kipp:
+    """kipp on the synthetic twin: two layers, random weights, the genuine tokenizer, variant instruct."""
+    return Kipp(binary, {"KIPP_MODEL": str(twin_path)}, ("--allow-synthetic",))
+
+
+@pytest.fixture(scope="session")
+def demo(binary: Path) -> Kipp:
+    """kipp on the demo checkpoint, which means what it says."""
+    return Kipp(binary, {"KIPP_MODEL": str(required_file("KIPP_DEMO_ARTIFACT"))})

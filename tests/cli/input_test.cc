@@ -1,0 +1,73 @@
+// Lines from a pipe: ends, limits, and pieces that arrive at any boundary.
+#include "cli/input.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace kipp::cli {
+namespace {
+
+// (text, too_long) of every line of `bytes`, written to a pipe `piece` bytes at a time.
+std::vector<std::pair<std::string, bool>> read_lines(std::string_view bytes, size_t piece, size_t limit) {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(::pipe(ends.data()), 0);
+  std::thread writer([&] {
+    for (size_t i = 0; i < bytes.size(); i += piece) {
+      const std::string_view part = bytes.substr(i, piece);
+      EXPECT_EQ(::write(ends[1], part.data(), part.size()), static_cast<ssize_t>(part.size()));
+    }
+    ::close(ends[1]);
+  });
+  std::vector<std::pair<std::string, bool>> lines;
+  LineReader reader(ends[0], limit);
+  for (;;) {
+    auto line = reader.next();
+    EXPECT_TRUE(line);
+    if (!line || !*line) {
+      break;
+    }
+    lines.emplace_back((*line)->text, (*line)->too_long);
+  }
+  writer.join();
+  ::close(ends[0]);
+  return lines;
+}
+
+using Lines = std::vector<std::pair<std::string, bool>>;
+
+TEST(LineReader, SplitsAtEveryBoundary) {
+  const std::string_view bytes("one\n\ntwo\0x\r\nlast", 17);
+  const Lines expected = {{"one", false}, {"", false}, {std::string("two\0x\r", 6), false}, {"last", false}};
+  for (size_t piece = 1; piece <= bytes.size(); ++piece) {
+    EXPECT_EQ(read_lines(bytes, piece, 100), expected) << piece;
+  }
+}
+
+TEST(LineReader, EndsWithOrWithoutANewline) {
+  EXPECT_EQ(read_lines("", 1, 10), Lines{});
+  EXPECT_EQ(read_lines("\n", 1, 10), (Lines{{"", false}}));
+  EXPECT_EQ(read_lines("a\n", 1, 10), (Lines{{"a", false}}));
+  EXPECT_EQ(read_lines("a", 1, 10), (Lines{{"a", false}}));
+}
+
+TEST(LineReader, SkipsALineOverTheLimitAndGoesOn) {
+  for (const size_t piece : {1U, 2U, 3U, 5U, 100U}) {
+    EXPECT_EQ(read_lines("12345\n123456\nok\n", piece, 5), (Lines{{"12345", false}, {"", true}, {"ok", false}}))
+        << piece;
+    EXPECT_EQ(read_lines("ok\n123456", piece, 5), (Lines{{"ok", false}, {"", true}})) << piece;
+  }
+  // Longer than the reader's own buffer, so that it is dropped in several parts.
+  const std::string huge(300'000, 'x');
+  EXPECT_EQ(read_lines(huge + "\nok\n", 65536, 1000), (Lines{{"", true}, {"ok", false}}));
+  EXPECT_EQ(read_lines(huge + "\nok\n", 65536, 300'000), (Lines{{huge, false}, {"ok", false}}));
+}
+
+}  // namespace
+}  // namespace kipp::cli

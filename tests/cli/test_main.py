@@ -1,0 +1,138 @@
+"""The program as a whole: help, version, exit codes, and models that cannot be opened."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from kipp_process import FAILURE, MODEL, OK, OUTPUT_CLOSED, USAGE, Kipp
+
+COMMANDS = ["run", "tokenize", "detokenize", "render", "ppl", "gates"]
+
+
+def start(kipp: Kipp, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([str(kipp.binary), *arguments], capture_output=True, env=kipp.environment, check=False)
+
+
+def test_version_names_commit_and_backends(bare: Kipp) -> None:
+    done = start(bare, "--version")
+    assert done.returncode == OK
+    assert re.match(r"kipp \d+\.\d+\.\d+\ncommit: ([0-9a-f]{12}(-dirty)?|unknown)\nbuild: .+\n", done.stdout.decode())
+    assert re.search(r"^backends: .*\boracle\b", done.stdout.decode(), re.MULTILINE)
+
+
+def test_help_lists_every_command(bare: Kipp) -> None:
+    done = start(bare, "--help")
+    assert done.returncode == OK and not done.stderr
+    for command in COMMANDS:
+        assert re.search(rf"^  {command} ", done.stdout.decode(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_has_examples_and_exit_codes(bare: Kipp, command: str) -> None:
+    done = start(bare, command, "--help")
+    text = done.stdout.decode()
+    assert done.returncode == OK and not done.stderr
+    assert f"kipp {command} " in text.split("Examples:")[1]
+    for code in ("0", "1", "2", "3", "130", "141"):
+        assert re.search(rf"^  {code} ", text.split("Exit codes:")[1], re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Usage"),
+        (["frobnicate"], "frobnicate"),
+        (["run", "--frobnicate", "x"], "--frobnicate"),
+        (["run"], "PROMPT"),
+        (["run", "--jsonl", "Hi"], "PROMPT"),
+        (["run", "one", "two"], "two"),
+        (["run", "--decode", "-1", "Hi"], "--decode"),
+        (["run", "--decode", "3x", "Hi"], "--decode"),
+        (["run", "--decode", "99999999999", "Hi"], "--decode"),
+        (["run", "--top", "0", "Hi"], "--top"),
+        (["run", "--temperature", "-1", "Hi"], "temperature"),
+        (["run", "--temperature", "nan", "Hi"], "temperature"),
+        (["run", "--top-p", "1.5", "Hi"], "top_p"),
+        (["run", "--min-p", "-0.1", "Hi"], "min_p"),
+        (["run", "--presence-penalty", "3", "Hi"], "presence_penalty"),
+        (["run", "--seed", "-1", "Hi"], "--seed"),
+        (["run", "--logit-bias", "5", "Hi"], "ID=BIAS"),
+        (["run", "--logit-bias", "5=x", "Hi"], "ID=BIAS"),
+        (["run", "--logit-bias", "5=101", "Hi"], "logit_bias"),
+        (["run", "--logit-bias", "151800=1", "Hi"], "151800"),
+        (["run", "--system", "x", "Hi"], "--chat"),
+        (["run", "--chat", "--thinking", "maybe", "Hi"], "--thinking"),
+        (["run", "--chat", "--plain", "Hi"], "--plain"),
+        (["tokenize", "--jsonl", "Hi"], "--jsonl"),
+        (["detokenize"], "ID"),
+        (["detokenize", "x"], "ID"),
+        (["render"], "PROMPT"),
+        (["render", "--variant", "chatgpt", "Hi"], "chatgpt"),
+        (["ppl", "--window", "1"], "--window"),
+    ],
+)
+def test_wrong_command_lines(bare: Kipp, arguments: list[str], message: str) -> None:
+    done = start(bare, *arguments)
+    assert done.returncode == USAGE
+    assert message in done.stderr.decode()
+    assert not done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["run", "Hi"], ["tokenize", "Hi"], ["detokenize", "1"], ["render", "Hi"], ["ppl"]]
+)
+def test_no_model(bare: Kipp, arguments: list[str]) -> None:
+    done = bare(*arguments)
+    assert done.returncode == MODEL
+    assert "--model" in done.stderr.decode() and "KIPP_MODEL" in done.stderr.decode()
+
+
+@pytest.mark.parametrize("command", ["run", "tokenize"])
+def test_models_that_cannot_be_opened(bare: Kipp, twin_path: Path, tmp_path: Path, command: str) -> None:
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(twin_path.read_bytes()[:100_000])
+    prose = tmp_path / "prose.gguf"
+    prose.write_text("This is not a model.\n" * 10)
+    for path in (tmp_path / "absent.gguf", tmp_path, cut, prose):
+        done = bare(command, "--allow-synthetic", "--model", path, "Hi")
+        assert done.returncode == MODEL, path
+        assert done.stderr.startswith(b"kipp: error: ") and done.stderr.count(b"\n") == 1
+
+
+def test_a_twin_needs_the_flag(bare: Kipp, twin_path: Path) -> None:
+    done = bare("run", "--model", twin_path, "Hi")
+    assert done.returncode == MODEL
+    assert "synthetic" in done.stderr.decode()
+
+
+def test_unknown_backend_and_too_large_context(twin: Kipp) -> None:
+    done = twin("run", "--backend", "abacus", "Hi")
+    assert done.returncode == MODEL and "abacus" in done.stderr.decode() and "oracle" in done.stderr.decode()
+    done = twin("run", "--context", "1000000", "Hi")
+    assert done.returncode == MODEL and "1000000" in done.stderr.decode() and "2048" in done.stderr.decode()
+
+
+def test_flag_wins_over_the_environment(twin: Kipp) -> None:
+    assert twin("tokenize", "--model", "/nonexistent.gguf", "Hi").returncode == MODEL
+
+
+@pytest.mark.parametrize("arguments", [["tokenize", "Hi"], ["render", "Hi"], ["run", "--decode", "1", "Hi"]])
+def test_full_disk(twin: Kipp, arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = twin(*arguments, stdout=full)
+    assert done.returncode == FAILURE
+    assert "No space left" in done.stderr.decode()
+
+
+@pytest.mark.parametrize("arguments", [["tokenize", "Hi"], ["--help"], ["run", "-q", "--decode", "4", "Hi"]])
+def test_output_closed_before_the_start(twin: Kipp, arguments: list[str]) -> None:
+    process = twin.popen(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    message = process.stderr.read()
+    # The child may have written its one line before the pipe was closed; then it ends well.
+    assert process.wait(timeout=60) in (OUTPUT_CLOSED, OK)
+    assert message == b""

@@ -1,0 +1,165 @@
+// Batched evaluation: a request's logits do not depend on its mates, and an error changes no session.
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "engine/twin.h"
+
+namespace kipp {
+namespace {
+
+using testing::HasSubstr;
+
+// A ragged batch: lengths around block boundaries, one longer than a step's tokens minus the others.
+constexpr size_t kPrefixes[] = {0, 31, 32, 5, 64};
+constexpr size_t kLengths[] = {33, 1, 70, 2, 31};
+constexpr size_t kCount = std::size(kLengths);
+
+std::vector<int32_t> tokens_of(size_t request) {
+  return draw_tokens(kPrefixes[request] + kLengths[request], 50 + request);
+}
+
+TEST(StepTest, BatchedEqualsIsolated) {
+  const auto model = open_twin();
+  ASSERT_NE(model, nullptr);
+  std::vector<Session> sessions;
+  std::vector<std::vector<int32_t>> tokens;
+  std::vector<std::vector<int32_t>> head_rows;
+  std::vector<Model::StepRequest> requests;
+  for (size_t r = 0; r < kCount; ++r) {
+    sessions.push_back(*model->new_session());
+    tokens.push_back(tokens_of(r));
+    if (kPrefixes[r] > 0) {
+      ASSERT_TRUE(sessions[r].append(std::span(tokens[r]).first(kPrefixes[r])));
+    }
+    const auto last = static_cast<int32_t>(kLengths[r]) - 1;
+    head_rows.push_back(r == 3      ? std::vector<int32_t>{0}
+                        : last > 20 ? std::vector<int32_t>{3, 20, last}
+                                    : std::vector<int32_t>{last});
+  }
+  for (size_t r = 0; r < kCount; ++r) {
+    requests.push_back({&sessions[r], std::span(tokens[r]).subspan(kPrefixes[r]), head_rows[r], r % 2 == 1});
+  }
+  const auto batched = model->step(requests);
+  ASSERT_TRUE(batched) << batched.error().message;
+  ASSERT_EQ(batched->size(), kCount);
+  for (size_t r = 0; r < kCount; ++r) {
+    Session alone = *model->new_session();
+    const auto expected = alone.append_all_logits(tokens[r]);
+    ASSERT_TRUE(expected);
+    ASSERT_EQ((*batched)[r].size(), head_rows[r].size());
+    for (size_t j = 0; j < head_rows[r].size(); ++j) {
+      const size_t row = kPrefixes[r] + static_cast<size_t>(head_rows[r][j]);
+      EXPECT_TRUE(same_bits((*batched)[r][j], (*expected)[row])) << "request " << r << " row " << row;
+    }
+    EXPECT_EQ(sessions[r].length(), static_cast<int32_t>(tokens[r].size()));
+    if (r == 3) {
+      EXPECT_TRUE(sessions[r].logits().empty());  // its last row was no head row
+    } else {
+      EXPECT_TRUE(same_bits(sessions[r].logits(), expected->back()));
+    }
+    ASSERT_TRUE(sessions[r].append(draw_tokens(1, 9)));  // and the KV is the same
+    ASSERT_TRUE(alone.append(draw_tokens(1, 9)));
+    EXPECT_TRUE(same_bits(sessions[r].logits(), alone.logits()));
+  }
+}
+
+class StepErrorTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ModelOptions options = twin_options();
+    options.num_blocks = 4;
+    options.context = 100;
+    model_ = open_twin(options);
+    ASSERT_NE(model_, nullptr);
+    first_.emplace(*model_->new_session());
+    second_.emplace(*model_->new_session());
+    ASSERT_TRUE(first_->append(tokens_));
+    ASSERT_TRUE(second_->append(tokens_));
+    logits_.assign(first_->logits().begin(), first_->logits().end());
+  }
+
+  void expect_refused(std::span<const Model::StepRequest> requests, ErrorCode code, const char* message) {
+    const auto result = model_->step(requests);
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, code);
+    EXPECT_THAT(result.error().message, HasSubstr(message));
+    for (const auto* session : {&*first_, &*second_}) {
+      EXPECT_EQ(session->length(), 3);
+      EXPECT_EQ(session->block_table().size(), 1U);
+      EXPECT_TRUE(same_bits(session->logits(), logits_));
+    }
+    EXPECT_EQ(model_->num_free_blocks(), 2);
+  }
+
+  const std::vector<int32_t> tokens_ = {1, 2, 3};
+  const std::vector<int32_t> last_ = {2};
+  std::unique_ptr<Model> model_;
+  std::optional<Session> first_, second_;
+  std::vector<float> logits_;
+};
+
+TEST_F(StepErrorTest, EveryErrorNamesTheRequestAndChangesNothing) {
+  const Model::StepRequest good{&*first_, tokens_, last_};
+  const std::vector<int32_t> bad_id = {1, -4, 3};
+  const std::vector<int32_t> too_long(98, 1);
+  const std::vector<int32_t> three_blocks(70, 1);
+  const std::vector<int32_t> descending = {2, 0};
+  const std::vector<int32_t> beyond = {3};
+  const auto with = [&](const Model::StepRequest& second) { return std::vector{good, second}; };
+  expect_refused(with({&*second_, {}, {}}), ErrorCode::kInvalidArgument, "request 1: expected at least one token");
+  expect_refused(with({&*second_, bad_id, last_}), ErrorCode::kInvalidArgument, "request 1: token 1: expected an id");
+  expect_refused(with({&*second_, tokens_, descending}), ErrorCode::kInvalidArgument, "request 1: head_rows[1]");
+  expect_refused(with({&*second_, tokens_, beyond}), ErrorCode::kInvalidArgument, "request 1: head_rows[0]");
+  expect_refused(with({&*first_, tokens_, last_}), ErrorCode::kInvalidArgument, "request 1: an earlier request");
+  expect_refused(with({&*second_, too_long, {}}), ErrorCode::kCapacity, "request 1: 98 tokens");
+  const std::vector<int32_t> two_blocks(40, 1);
+  const std::vector both = {Model::StepRequest{&*first_, two_blocks, {}},
+                            Model::StepRequest{&*second_, three_blocks, {}}};
+  expect_refused(both, ErrorCode::kCapacity, "request 1: 73 positions need 2 more KV blocks");
+}
+
+TEST_F(StepErrorTest, ASessionOfAnotherModelIsRefused) {
+  const auto other = open_twin();
+  ASSERT_NE(other, nullptr);
+  Session stranger = *other->new_session();
+  const std::vector requests = {Model::StepRequest{&*first_, tokens_, last_},
+                                Model::StepRequest{&stranger, tokens_, last_}};
+  expect_refused(requests, ErrorCode::kInvalidArgument, "request 1: the session belongs to another model");
+}
+
+TEST_F(StepErrorTest, NoRequestsAreNoWork) {
+  const auto result = model_->step({});
+  ASSERT_TRUE(result);
+  EXPECT_TRUE(result->empty());
+}
+
+TEST(StepTest, MoreRowsAndTokensThanAStepHoldsAreCut) {
+  const auto model = open_twin();
+  ASSERT_NE(model, nullptr);
+  const auto long_tokens = draw_tokens(510, 60);
+  const auto short_tokens = draw_tokens(70, 61);
+  std::vector<int32_t> all_rows(70);
+  std::iota(all_rows.begin(), all_rows.end(), 0);
+  const std::vector<int32_t> last = {509};
+  Session a = *model->new_session();
+  a.reset();
+  ModelOptions options = twin_options();
+  options.num_blocks = 32;
+  const auto wide = open_twin(options);
+  Session first = *wide->new_session();
+  Session second = *wide->new_session();
+  const std::vector requests = {Model::StepRequest{&first, long_tokens, last},
+                                Model::StepRequest{&second, short_tokens, all_rows}};
+  const auto result = wide->step(requests);
+  ASSERT_TRUE(result) << result.error().message;
+  ASSERT_TRUE(a.append(long_tokens));
+  EXPECT_TRUE(same_bits((*result)[0][0], a.logits()));
+  const auto expected = fresh_logits(short_tokens);
+  for (size_t row = 0; row < 70; ++row) {
+    EXPECT_TRUE(same_bits((*result)[1][row], expected[row])) << row;
+  }
+}
+
+}  // namespace
+}  // namespace kipp

@@ -1,0 +1,138 @@
+// The oracle's threads split rows: every result has the same bits for any number of them.
+#include <cstring>
+#include <functional>
+
+#include "backend/oracle/ops/operators.h"
+#include "backend/oracle/threaded_operators.h"
+#include "ops/operator_fixture.h"
+
+namespace kipp::oracle {
+namespace {
+
+// Runs `operation` with 1 to 5 threads into fresh outputs and compares all of them, whole, with the plain operator's.
+void expect_same_bits(size_t out_size, const std::function<void(float*)>& plain,
+                      const std::function<void(ThreadedOperators&, float*)>& threaded) {
+  std::vector<float> expected(out_size, poison());
+  plain(expected.data());
+  for (int32_t num_threads = 1; num_threads <= 5; ++num_threads) {
+    ThreadedOperators ops(num_threads);
+    std::vector<float> out(out_size, poison());
+    threaded(ops, out.data());
+    ASSERT_EQ(std::memcmp(out.data(), expected.data(), out_size * sizeof(float)), 0) << num_threads << " threads";
+  }
+}
+
+TEST(ThreadedOperatorsTest, Embedding) {
+  Draw draw(30);
+  const auto table = draw.bf16(50 * 1024);
+  std::vector<int32_t> ids(301);
+  for (int32_t& id : ids) {
+    id = draw.integer(0, 49);
+  }
+  const EmbeddingArgs args{table.data(), ids.data(), nullptr, 301, 1024};
+  const auto with = [&](float* out) {
+    auto copy = args;
+    copy.out = out;
+    return copy;
+  };
+  expect_same_bits(
+      301 * 1024, [&](float* out) { embedding(with(out)); },
+      [&](ThreadedOperators& ops, float* out) { ops.embedding(with(out)); });
+}
+
+TEST(ThreadedOperatorsTest, RmsNorm) {
+  Draw draw(31);
+  const auto x = draw.floats(997 * 130);
+  const auto weight = draw.bf16(128);
+  const RmsNormArgs args{x.data(), weight.data(), nullptr, 997, 128, 130, 131, 1e-6F};
+  const auto with = [&](float* out) {
+    auto copy = args;
+    copy.out = out;
+    return copy;
+  };
+  expect_same_bits(
+      997 * 131, [&](float* out) { rms_norm(with(out)); },
+      [&](ThreadedOperators& ops, float* out) { ops.rms_norm(with(out)); });
+}
+
+TEST(ThreadedOperatorsTest, Matmul) {
+  Draw draw(32);
+  for (const int32_t num_tokens : {1, 13}) {
+    const auto weight = draw.bf16(1003 * 517);
+    const auto x = draw.floats(static_cast<size_t>(num_tokens) * 517);
+    const Matrix matrix{reinterpret_cast<const std::byte*>(weight.data()), WeightType::kBf16, 1003, 517};
+    expect_same_bits(
+        static_cast<size_t>(num_tokens) * 1003,
+        [&](float* out) { matmul({matrix.data, matrix.type, x.data(), out, num_tokens, 1003, 517, 1003}); },
+        [&](ThreadedOperators& ops, float* out) { ops.matmul(matrix, x.data(), out, num_tokens); });
+  }
+}
+
+TEST(ThreadedOperatorsTest, Rope) {
+  Draw draw(33);
+  const auto x = draw.floats(203 * 16 * 128);
+  std::vector<int32_t> positions(203);
+  for (int32_t& position : positions) {
+    position = draw.integer(0, 262143);
+  }
+  const auto with = [&](float* out) {
+    std::copy(x.begin(), x.end(), out);
+    return RopeArgs{out, positions.data(), 203, 16, 128, 5e6F};
+  };
+  expect_same_bits(
+      x.size(), [&](float* out) { rope(with(out)); }, [&](ThreadedOperators& ops, float* out) { ops.rope(with(out)); });
+}
+
+TEST(ThreadedOperatorsTest, KvWriteAndAttention) {
+  Draw draw(34);
+  const auto k = draw.floats(150 * 8 * 128);
+  const auto v = draw.floats(150 * 8 * 128);
+  const auto q = draw.floats(50 * 16 * 128);
+  PagedPool pool(draw, 150, 8, 128, KvType::kBf16);
+  const KvWriteArgs write{k.data(), v.data(), pool.view(), pool.block_table().data(), 0, 150, 8, 128};
+  const auto with = [&](float* out) {
+    return AttentionArgs{q.data(), pool.view(), pool.block_table().data(), out, 100, 50, 16, 8, 128};
+  };
+  expect_same_bits(
+      q.size(),
+      [&](float* out) {
+        kv_write(write);
+        attention(with(out));
+      },
+      [&](ThreadedOperators& ops, float* out) {
+        ops.kv_write(write);
+        ops.attention(with(out));
+      });
+}
+
+TEST(ThreadedOperatorsTest, SwigluAndResidualAdd) {
+  Draw draw(35);
+  constexpr size_t kCount = 400003;
+  const auto gate = draw.floats(kCount, 20.0F);
+  const auto up = draw.floats(kCount);
+  expect_same_bits(
+      kCount,
+      [&](float* out) {
+        swiglu({gate.data(), up.data(), out, kCount});
+        residual_add({out, up.data(), kCount});
+      },
+      [&](ThreadedOperators& ops, float* out) {
+        ops.swiglu({gate.data(), up.data(), out, kCount});
+        ops.residual_add({out, up.data(), kCount});
+      });
+}
+
+TEST(ThreadedOperatorsTest, ReportCountsWhatRan) {
+  ThreadedOperators ops(2);
+  std::vector<float> x(4, 1.0F);
+  ops.residual_add({x.data(), x.data(), 4});
+  ops.residual_add({x.data(), x.data(), 4});
+  ops.swiglu({x.data(), x.data(), x.data(), 4});
+  const Report report = ops.report();
+  EXPECT_EQ(report.backend, "oracle");
+  const std::vector<std::pair<std::string, uint64_t>> expected = {{"residual_add", 2}, {"swiglu", 1}};
+  EXPECT_EQ(report.kernels, expected);
+}
+
+}  // namespace
+}  // namespace kipp::oracle

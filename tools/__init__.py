@@ -1,0 +1,1 @@
+"""Kipp's Python tools: registry, conversion, synthetic checkpoints, reference vectors."""

@@ -1,0 +1,125 @@
+"""Reads an artifact's header into plain Python values, and tensor bytes in pieces. Strict about what it needs.
+
+The engine's loader (src/gguf) is the authority on what an artifact may hold; this reader serves tools and tests.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+import os
+import struct
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tools.errors import ToolError, mismatch
+from tools.gguf_writer import align
+
+MAX_HEADER_BYTES = 64 << 20
+_SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
+_STRING, _ARRAY = 8, 9
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorEntry:
+    """One tensor: offset counts from the start of the data section."""
+
+    dimensions: tuple[int, ...]
+    ggml_type: int
+    offset: int
+
+
+class _Cursor:
+    """Bounds-checked reads from the header's bytes."""
+
+    def __init__(self, data: bytes, path: Path) -> None:
+        self.data = data
+        self.path = path
+        self.position = 0
+
+    def take(self, size: int) -> bytes:
+        if size > len(self.data) - self.position:
+            raise mismatch(self.path, f"header at byte {self.position}", f"{size} more bytes",
+                           len(self.data) - self.position)
+        self.position += size
+        return self.data[self.position - size : self.position]
+
+    def scalar(self, layout: str) -> int | float | bool:
+        return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
+
+    def string(self) -> str:
+        return self.take(int(self.scalar("<Q"))).decode("utf-8")
+
+    def value(self, kind: int) -> object:
+        if kind == _STRING:
+            return self.string()
+        if kind == _ARRAY:
+            element, count = int(self.scalar("<I")), int(self.scalar("<Q"))
+            if element == _ARRAY:
+                raise ToolError(f"{self.path}: array of arrays")
+            return [self.value(element) for _ in range(count)]
+        if kind not in _SCALARS:
+            raise mismatch(self.path, f"value type at byte {self.position}", "a GGUF type", kind)
+        return self.scalar(_SCALARS[kind])
+
+
+class GgufFile:
+    """An open artifact. A context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise ToolError(f"{path}: cannot open: {error.strerror}") from error
+        try:
+            self._parse()
+        except (UnicodeDecodeError, struct.error) as error:
+            os.close(self._fd)
+            raise ToolError(f"{path}: broken header: {error}") from error
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def _parse(self) -> None:
+        cursor = _Cursor(os.pread(self._fd, MAX_HEADER_BYTES, 0), self.path)
+        if cursor.take(4) != b"GGUF" or cursor.scalar("<I") != 3:
+            raise mismatch(self.path, "magic and version", "GGUF 3", "others")
+        num_tensors, num_keys = int(cursor.scalar("<Q")), int(cursor.scalar("<Q"))
+        self.metadata: dict[str, object] = {}
+        for _ in range(num_keys):
+            key = cursor.string()
+            self.metadata[key] = cursor.value(int(cursor.scalar("<I")))
+        self.tensors: dict[str, TensorEntry] = {}
+        for _ in range(num_tensors):
+            name = cursor.string()
+            rank = int(cursor.scalar("<I"))
+            dimensions = tuple(int(cursor.scalar("<Q")) for _ in range(rank))
+            self.tensors[name] = TensorEntry(dimensions, int(cursor.scalar("<I")), int(cursor.scalar("<Q")))
+        self.data_start = align(cursor.position)
+        self.header_sha256 = hashlib.sha256(cursor.data[: cursor.position]).hexdigest()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        os.close(self._fd)
+
+    def read(self, name: str, offset: int, num_bytes: int) -> bytearray:
+        """Bytes of a tensor, which the caller knows to be that long."""
+        data = bytearray(num_bytes)
+        start = self.data_start + self.tensors[name].offset + offset
+        filled = 0
+        with memoryview(data) as view:
+            while filled < num_bytes:
+                got = os.preadv(self._fd, [view[filled:]], start + filled)
+                if got == 0:
+                    raise mismatch(self.path, f"tensor {name}", f"{num_bytes} bytes at {start}", filled)
+                filled += got
+        return data
+
+    def num_elements(self, name: str) -> int:
+        return math.prod(self.tensors[name].dimensions)

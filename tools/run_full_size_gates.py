@@ -1,0 +1,70 @@
+"""Runs the gates on full-size synthetic twins: makes the twin, its FP32 reference on the GPU, and the record.
+
+One command for a machine with a GPU: the twin's artifact is written straight from its seed, Transformers makes the
+reference vectors from that artifact in FP32 (TF32 off), and `kipp gates` compares the oracle with them on the CPU.
+Records go to bench/results/gates-<machine>-<id>-<scheme>.json. Needs requirements/reference.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+if __package__ in (None, ""):  # run as a script: the package is one folder up
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+ROOT = Path(__file__).resolve().parents[1]
+GATES = ("--phase0", "--phase1", "--phase2", "--placement")
+
+
+def step(title: str, *command: object) -> int:
+    print(f"== {title}", flush=True)
+    start = time.monotonic()
+    status = subprocess.run([str(part) for part in command], cwd=ROOT, check=False).returncode
+    print(f"== {title}: exit {status}, {time.monotonic() - start:.1f} s", flush=True)
+    return status
+
+
+def gate_one(checkpoint: str, args: argparse.Namespace) -> int:
+    """Twin, reference, gates of one registry entry; 0 if all of it passed."""
+    folder = args.work / checkpoint
+    folder.mkdir(parents=True, exist_ok=True)
+    artifact = folder / f"kipp-{checkpoint}-bf16.gguf"
+    record = args.output / f"gates-{args.machine}-{checkpoint}-bf16.json"
+    python = sys.executable
+    status = step(f"{checkpoint}: twin", python, "-m", "tools.make_synthetic_checkpoint", "--like", checkpoint,
+                  "--seed", args.seed, "--artifact", artifact, "--device", args.generator)  # fmt: skip
+    status = status or step(f"{checkpoint}: reference", python, "-m", "tools.generate_test_vectors", "--model", artifact,
+                            "--output", folder / "vectors", "--device", args.device, "--prompts", args.prompts)  # fmt: skip
+    status = status or step(f"{checkpoint}: gates", args.kipp, "gates", "--model", artifact, "--allow-synthetic",
+                            "--vectors", folder / "vectors", *GATES, "--json", record)  # fmt: skip
+    if not args.keep:
+        shutil.rmtree(folder)
+    return status
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoints", nargs="+", metavar="ID", help="registry entries, in the order to run")
+    parser.add_argument("--kipp", type=Path, default=ROOT / "build/release/kipp", help="the engine's binary")
+    parser.add_argument("--machine", required=True, help="goes into the record's file name, for instance h200")
+    parser.add_argument("--work", type=Path, default=ROOT / "build/twins", help="space for artifacts and vectors")
+    parser.add_argument("--output", type=Path, default=ROOT / "bench/results", help="folder of the records")
+    parser.add_argument("--prompts", type=Path, default=ROOT / "tests/vectors/prompts.jsonl")
+    parser.add_argument("--device", default="cuda", help="of the reference: cuda or cpu")
+    parser.add_argument("--generator", default="cuda", help="of the twin's weights: cuda or numpy")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="keep artifacts and vectors")
+    args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)
+    failed = [checkpoint for checkpoint in args.checkpoints if gate_one(checkpoint, args) != 0]
+    print(f"{len(args.checkpoints) - len(failed)} passed, {len(failed)} failed {' '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
