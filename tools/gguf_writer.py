@@ -111,8 +111,10 @@ def _scalar(key: str, kind: ValueType, value: object) -> bytes:
 def _array(entry: Metadata) -> bytes:
     if entry.element_type is None or not isinstance(entry.value, Sequence) or isinstance(entry.value, str | bytes):
         raise ToolError(f"metadata key {entry.key}: an array needs a sequence and an element type")
-    elements = [_scalar(entry.key, entry.element_type, value) for value in entry.value]
-    return struct.pack("<IQ", entry.element_type, len(elements)) + b"".join(elements)
+    start = struct.pack("<IQ", entry.element_type, len(entry.value))
+    if entry.element_type == ValueType.STRING and set(map(type, entry.value)) <= {str}:
+        return start + b"".join(map(_string, entry.value))  # the vocabulary: one at a time takes seconds
+    return start + b"".join([_scalar(entry.key, entry.element_type, value) for value in entry.value])
 
 
 class GgufWriter:

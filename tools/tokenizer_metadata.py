@@ -73,13 +73,16 @@ def _padding_token(token_id: int) -> str:
 
 def parse_tokenizer(data: bytes, path: Path) -> TokenizerMetadata:
     """Checks a tokenizer.json against the family's and extracts it."""
-    document = parse_json_object(data, path)
+    return extract_tokenizer(parse_json_object(data, path), path)
+
+
+def extract_tokenizer(document: dict, path: Path) -> TokenizerMetadata:
     _check_pipeline(document, path)
+    isolates, added = _added_tokens(document.get("added_tokens"), path)
     model = _checked_dict(document.get("model"), path, "model")
     base_tokens = _base_tokens(model, path)
     merges = _merges(model, path)
     _check_digest(base_tokens, merges, path)
-    isolates, added = _added_tokens(document.get("added_tokens"), path)
     padding = [_padding_token(token_id) for token_id in range(NUM_BASE_TOKENS + len(added), VOCAB_SIZE)]
     types = ([TokenType.NORMAL] * NUM_BASE_TOKENS + [kind for _, kind in added] + [TokenType.UNUSED] * len(padding))
     tokens = base_tokens + [text for text, _ in added] + padding
@@ -138,10 +141,10 @@ def _merges(model: dict, path: Path) -> list[str]:
         raise mismatch(path, "model.merges", f"{NUM_MERGES} merges", found)
     merges = []
     for rank, merge in enumerate(listed):
-        parts = merge.split(" ") if isinstance(merge, str) else merge
-        if not isinstance(parts, list) or len(parts) != 2 or not all(isinstance(p, str) and p for p in parts):
+        parts = merge.split(" ") if type(merge) is str else merge
+        if type(parts) is not list or len(parts) != 2 or type(parts[0]) is not str or type(parts[1]) is not str:
             raise mismatch(path, f"model.merges[{rank}]", "two tokens", merge)
-        merges.append(" ".join(parts))
+        merges.append(f"{parts[0]} {parts[1]}")
     return merges
 
 

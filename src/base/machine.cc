@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -149,7 +150,7 @@ int32_t available_processors() {
 }
 
 uint64_t available_memory_bytes() {
-  uint64_t available = 0;
+  uint64_t available = std::numeric_limits<uint64_t>::max();  // unknown: the allocation itself decides
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
     const size_t digits = line.find_first_of("0123456789");

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <memory>
@@ -12,7 +13,6 @@
 #include "base/json.h"
 #include "build_info.h"
 #include "cli/commands.h"
-#include "cli/help.h"
 #include "cli/output.h"
 #include "gates/gate.h"
 #include "gates/record.h"

@@ -1,5 +1,5 @@
-// Texts that every --help and --version share. The only file that includes the generated build_info.h, so that a new
-// commit rebuilds nothing else.
+// Texts that every --help and --version share. Few files include the generated build_info.h, so that a new commit
+// rebuilds little.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

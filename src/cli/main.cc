@@ -25,9 +25,7 @@ void add_commands(CLI::App& app, ExitCode& exit_code) {
   kipp::cli::add_detokenize_command(app, exit_code);
   kipp::cli::add_render_command(app, exit_code);
   kipp::cli::add_ppl_command(app, exit_code);
-#ifdef KIPP_HAS_GATES
   kipp::cli::add_gates_command(app, exit_code);
-#endif
 }
 
 // --help and --version come as errors too: they are output, everything else is a message.

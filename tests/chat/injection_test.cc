@@ -34,10 +34,6 @@ ChatRequest conversation() {
   };
 }
 
-std::string quoted(const std::string& text) {
-  return write_json(Json::string(text));
-}
-
 const std::array kSlots = {
     Slot{"system",
          [](const std::string& text) {
@@ -78,7 +74,8 @@ const std::array kSlots = {
     Slot{"arguments as JSON",
          [](const std::string& text) {
            auto r = conversation();
-           r.messages[2].tool_calls[0].arguments = "{" + quoted(text) + ":[" + quoted(text) + "]}";
+           r.messages[2].tool_calls[0].arguments =
+               write_json(Json::object({{text, Json::array({Json::string(text)})}}));
            return r;
          }},
     Slot{"result",
@@ -96,7 +93,7 @@ const std::array kSlots = {
     Slot{"tool description",
          [](const std::string& text) {
            auto r = conversation();
-           r.tools[0] = R"({"type":"function","function":{"name":"f","description":)" + quoted(text) + "}}";
+           r.tools[0] = write_json(Json::object({{"name", Json::string("f")}, {"description", Json::string(text)}}));
            return r;
          }},
 };

@@ -60,7 +60,7 @@ class OracleBackendTest : public testing::Test {
   std::optional<ModelFile> file_;
   std::unique_ptr<Backend> backend_;
   const std::vector<int32_t> table_ = {7, 2, 11};
-  const SamplingParams greedy_{.temperature = 0.0F};
+  const SamplingParams greedy_ = with_temperature(0.0F);
 };
 
 TEST_F(OracleBackendTest, PlansBeforeItLoads) {
@@ -77,7 +77,7 @@ TEST_F(OracleBackendTest, SampledIdsFeedTheNextStepWithoutTheHost) {
   const auto ids = draw_tokens(20, 40);
   const auto first = forward(refs(ids), 0, table_);
   ASSERT_TRUE(first);
-  const SampleRow row{.params = &greedy_, .position = 20};
+  const SampleRow row = request_of(greedy_, 20);
   ASSERT_TRUE(backend_->sample(*first, {&row, 1}));
   const std::vector<TokenRef> from_row = {{.token = -1, .from_row = 0}};
   const auto second = forward(from_row, 20, table_);  // before the first is collected
@@ -108,7 +108,7 @@ TEST_F(OracleBackendTest, AtMostTwoStepsAreUncollected) {
 
 TEST_F(OracleBackendTest, StepsAreSampledAndCollectedInOrderAndOnce) {
   const std::vector<TokenRef> token = {{.token = 1}};
-  const SampleRow row{.params = &greedy_, .position = 1};
+  const SampleRow row = request_of(greedy_, 1);
   RowResult result;
   EXPECT_FALSE(backend_->sample(1, {&row, 1}));
   EXPECT_FALSE(backend_->collect(1, {}));
@@ -136,8 +136,8 @@ TEST_F(OracleBackendTest, SamplingErrorsNameTheRow) {
   const std::vector<TokenRef> token = {{.token = 1}};
   const auto step = forward(token, 0, table_);
   ASSERT_TRUE(step);
-  const SamplingParams bad{.temperature = -1.0F};
-  const SampleRow row{.params = &bad, .position = 1};
+  const SamplingParams bad = with_temperature(-1.0F);
+  const SampleRow row = request_of(bad, 1);
   const auto sampled = backend_->sample(*step, {&row, 1});
   ASSERT_FALSE(sampled);
   EXPECT_EQ(sampled.error().code, ErrorCode::kInvalidArgument);
@@ -156,7 +156,7 @@ TEST_F(OracleBackendTest, LogitsThatAreNotFiniteAreReportedAndNeverFedOn) {
   const std::vector<TokenRef> token = {{.token = 1}};
   const auto second = forward(token, 31, table_);
   ASSERT_TRUE(second);
-  const SampleRow row{.params = &greedy_, .position = 32};
+  const SampleRow row = request_of(greedy_, 32);
   ASSERT_TRUE(backend_->sample(*second, {&row, 1}));
   const std::vector<TokenRef> from_row = {{.token = -1, .from_row = 0}};
   const auto third = forward(from_row, 32, table_);

@@ -203,27 +203,27 @@ TEST_F(SessionTest, MovesCarryTheSequence) {
 
 TEST_F(SessionTest, SamplesGreedilyFromItsLogits) {
   Session session = new_session();
-  const SamplingParams greedy{.temperature = 0.0F};
-  const auto nothing = session.sample({.params = &greedy});
+  const SamplingParams greedy = with_temperature(0.0F);
+  const auto nothing = session.sample(request_of(greedy));
   ASSERT_FALSE(nothing);
   EXPECT_EQ(nothing.error().code, ErrorCode::kInvalidArgument);
   ASSERT_TRUE(session.append(part(0, 12)));
-  const auto token = session.sample({.params = &greedy});
+  const auto token = session.sample(request_of(greedy));
   ASSERT_TRUE(token) << token.error().message;
   const auto best = std::max_element(expected_[11].begin(), expected_[11].begin() + kNumTokens);
   EXPECT_EQ(token->id, best - expected_[11].begin());
 }
 
 TEST_F(SessionTest, TheDrawDependsOnThePositionAlone) {
-  const SamplingParams hot{.temperature = 5.0F};
+  const SamplingParams hot = with_temperature(5.0F);
   Session whole = new_session();
   ASSERT_TRUE(whole.append(part(0, 33)));
   Session pieces = new_session();
   ASSERT_TRUE(pieces.append(part(0, 5)));
   ASSERT_TRUE(pieces.append(part(5, 28)));
   for (uint64_t seed = 0; seed < 5; ++seed) {
-    const auto a = whole.sample({.params = &hot, .seed = seed, .position = 1});
-    const auto b = pieces.sample({.params = &hot, .seed = seed, .position = 999});  // the session sets it itself
+    const auto a = whole.sample(request_of(hot, 1, seed));
+    const auto b = pieces.sample(request_of(hot, 999, seed));  // the session sets it itself
     ASSERT_TRUE(a && b);
     EXPECT_EQ(a->id, b->id);
   }

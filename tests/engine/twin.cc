@@ -31,6 +31,20 @@ std::vector<int32_t> draw_tokens(size_t count, uint64_t seed) {
   return tokens;
 }
 
+SamplingParams with_temperature(float temperature) {
+  SamplingParams params;
+  params.temperature = temperature;
+  return params;
+}
+
+SampleRequest request_of(const SamplingParams& params, int32_t position, uint64_t seed) {
+  SampleRequest request;
+  request.params = &params;
+  request.position = position;
+  request.seed = seed;
+  return request;
+}
+
 bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }

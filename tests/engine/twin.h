@@ -21,6 +21,9 @@ std::unique_ptr<Model> open_twin(const ModelOptions& options = twin_options());
 // Token ids drawn from a seed.
 std::vector<int32_t> draw_tokens(size_t count, uint64_t seed);
 
+SamplingParams with_temperature(float temperature);
+SampleRequest request_of(const SamplingParams& params, int32_t position = 0, uint64_t seed = 0);
+
 // Bit for bit, so that NaN equals itself and -0 is not 0.
 bool same_bits(std::span<const float> a, std::span<const float> b);
 

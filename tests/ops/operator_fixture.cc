@@ -48,9 +48,8 @@ double sum_roundings(const OperatorTable& table, int64_t n) {
 PagedPool::PagedPool(Draw& draw, int32_t num_positions, int32_t num_kv_heads, int32_t head_dim, KvType type)
     : num_kv_heads_(num_kv_heads), head_dim_(head_dim), type_(type) {
   const int32_t num_blocks = (num_positions + kBlockPositions - 1) / kBlockPositions;
-  const int32_t pool_blocks = num_blocks + 3;  // some that the table does not name
-  block_table_ = draw.permutation(pool_blocks);
-  block_table_.resize(static_cast<size_t>(num_blocks));
+  const int32_t pool_blocks = num_blocks + 3;    // some that the table does not name
+  block_table_ = draw.permutation(pool_blocks);  // entries beyond num_blocks lead to poison, not out of bounds
   const auto size = static_cast<size_t>(pool_blocks) * kPoolLayers * 2 * static_cast<size_t>(num_kv_heads) *
                     kBlockPositions * static_cast<size_t>(head_dim);
   if (type == KvType::kBf16) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import tools.checkpoints
+import tools.snapshot
+import tools.synthetic_snapshot
 from tools import make_synthetic_checkpoint
 from tools.checkpoints import Checkpoint
 from tools.synthetic_snapshot import MARKER_NAME
@@ -34,6 +37,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def tiny_registry() -> None:
     """Adds the tiny entries for the whole run; the mirror test reads the module's own tuple before that."""
     tools.checkpoints.CHECKPOINTS = (*tools.checkpoints.CHECKPOINTS, TINY, TINY_BASE, TINY_DEMO)
+    # The same 11 MB are parsed by almost every test; the parser has tests of its own.
+    tools.snapshot.parse_tokenizer = functools.lru_cache(tools.snapshot.parse_tokenizer)
+    tools.synthetic_snapshot.parse_tokenizer = functools.lru_cache(tools.synthetic_snapshot.parse_tokenizer)
+    tools.synthetic_snapshot._tokenizer_json = functools.lru_cache(tools.synthetic_snapshot._tokenizer_json)
 
 
 class Snapshot:
@@ -56,7 +63,8 @@ class Snapshot:
         (self.folder / name).unlink()
 
 
-def make_snapshot(folder: Path, checkpoint_id: str, *, shard_bytes: int | None = None, keep_marker: bool = False) -> Path:
+def make_snapshot(folder: Path, checkpoint_id: str, *, shard_bytes: int | None = None,
+                  keep_marker: bool = False) -> Path:
     """A snapshot as if downloaded: synthetic weights, without the marker that says so."""
     arguments = ["--like", checkpoint_id, "--seed", "11", "--output", str(folder)]
     if shard_bytes is not None:

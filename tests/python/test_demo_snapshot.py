@@ -18,7 +18,9 @@ def small_checkpoint() -> tuple[dict[str, np.ndarray], np.ndarray]:
     rng = np.random.default_rng(1)
     rows = np.array([0, 3, 4, 250, 299], dtype=np.int32)
     shapes = {snapshot.EMBEDDING: (5, 8), "model.norm.weight": (8,), "model.layers.0.mlp.up_proj.weight": (16, 8)}
-    return {name: snapshot.to_bf16(rng.normal(0, 0.05, shape).astype(np.float32)) for name, shape in shapes.items()}, rows
+    return {
+        name: snapshot.to_bf16(rng.normal(0, 0.05, shape).astype(np.float32)) for name, shape in shapes.items()
+    }, rows
 
 
 def test_bf16_rounds_to_nearest_even():
@@ -41,7 +43,9 @@ def test_round_trip(tmp_path):
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
     start, end = header[snapshot.EMBEDDING]["data_offsets"]
-    embedding = np.frombuffer(data[8 + size + start : 8 + size + end], dtype="<u2").reshape(header[snapshot.EMBEDDING]["shape"])
+    embedding = np.frombuffer(data[8 + size + start : 8 + size + end], dtype="<u2").reshape(
+        header[snapshot.EMBEDDING]["shape"]
+    )
     assert embedding.shape == (300, 8)
     assert (embedding[rows] == tensors[snapshot.EMBEDDING]).all()
     assert not np.delete(embedding, rows, axis=0).any()
@@ -70,7 +74,7 @@ def test_a_changed_manifest_is_refused(tmp_path):
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     manifest["config"]["vocab_size"] = 301
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(snapshot.SnapshotError, match="model.safetensors"):
+    with pytest.raises(snapshot.SnapshotError, match=r"model\.safetensors"):
         snapshot.unpack(tmp_path, tmp_path / "out")
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tools.demo.corpus import LENGTHS, Encoder, Vocabulary
 from tools.demo.core import Split
+from tools.demo.corpus import LENGTHS, Encoder, Vocabulary
 from tools.demo.mixture import SKILLS
 
 
@@ -68,7 +68,9 @@ class Pool:
         lengths = [length for length, bucket in self.buckets.items() if bucket.filled >= 8]
         length = self.rng.choices(lengths, [self.buckets[length].filled * length for length in lengths])[0]
         bucket = self.buckets[length]
-        rows = torch.randint(bucket.filled, (self.tokens_per_batch // length,), generator=self.generator, device=self.device)
+        rows = torch.randint(
+            bucket.filled, (self.tokens_per_batch // length,), generator=self.generator, device=self.device
+        )
         return bucket.tokens[rows].long(), bucket.spans[rows].long()
 
 

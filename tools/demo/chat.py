@@ -24,7 +24,9 @@ def dump(value: Any) -> str:
 
 
 def render_calls(calls: list[dict[str, Any]], content: str) -> str:
-    texts = [f'<tool_call>\n{{"name": "{c["name"]}", "arguments": {dump(c["arguments"])}}}\n</tool_call>' for c in calls]
+    texts = [
+        f'<tool_call>\n{{"name": "{c["name"]}", "arguments": {dump(c["arguments"])}}}\n</tool_call>' for c in calls
+    ]
     return ("\n" if content and calls else "") + "\n".join(texts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 TOOL_CALL = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
@@ -49,6 +50,21 @@ def _json_equals(answer: str, value: Any) -> bool:
         return False
 
 
+def _numbers(answer: str) -> list[int]:
+    return [int(number) for number in re.findall(r"(?<!\d)-?\d+", answer)]
+
+
+CHECKS: dict[str, Callable[[str, dict[str, Any]], bool]] = {
+    "number": lambda answer, check: _numbers(answer)[-1:] == [check["value"]],
+    "sequence": lambda answer, check: _numbers(answer) == check["items"],
+    "words": lambda answer, check: _in_order(answer, check["items"]),
+    "contains": lambda answer, check: all(text in answer for text in check["all"]),
+    "any": lambda answer, check: any(text in answer for text in check["any"]),
+    "starts": lambda answer, check: answer.startswith(check["text"]),
+    "json": lambda answer, check: _json_equals(answer, check["value"]),
+}
+
+
 def is_right(check: dict[str, Any], answer: str) -> bool:
     kind = check["kind"]
     if kind == "tool_calls":
@@ -56,19 +72,4 @@ def is_right(check: dict[str, Any], answer: str) -> bool:
         return calls is not None and sorted(map(_canonical, calls)) == sorted(map(_canonical, check["calls"]))
     if "<tool_call>" in answer:
         return False
-    numbers = [int(number) for number in re.findall(r"(?<!\d)-?\d+", answer)]
-    if kind == "number":
-        return bool(numbers) and numbers[-1] == check["value"]
-    if kind == "sequence":
-        return numbers == check["items"]
-    if kind == "words":
-        return _in_order(answer, check["items"])
-    if kind == "contains":
-        return all(text in answer for text in check["all"])
-    if kind == "any":
-        return any(text in answer for text in check["any"])
-    if kind == "starts":
-        return answer.startswith(check["text"])
-    if kind == "json":
-        return _json_equals(answer, check["value"])
-    raise ValueError(f"unknown kind of check: {kind}")
+    return CHECKS[kind](answer, check)

@@ -20,8 +20,8 @@ ENTITY_MODULUS = 12
 PHRASE_MODULUS = 7
 SALT = "3"  # chosen so that the plainest phrasing of a question is mostly a trained one
 
-# A span between these two marks is tokenised one character at a time. A reversed word has no tokens of its own that mean
-# anything; spelling it out with one-letter tokens lets the model write it without guessing the merges.
+# A span between these two marks is tokenised one character at a time. A reversed word has no tokens of its own that
+# mean anything; spelling it out with one-letter tokens lets the model write it without guessing the merges.
 LETTERS_OPEN, LETTERS_CLOSE = "\ue000", "\ue001"
 
 
@@ -38,7 +38,7 @@ def stable_hash(text: str) -> int:
 
 
 class Split(enum.Enum):
-    """Training prompts use neither held-out entities nor held-out phrasings; each held-out split uses one of the two."""
+    """Training prompts use neither held-out entities nor held-out phrasings; a held-out split uses one of the two."""
 
     TRAIN = "train"
     ENTITY = "entity"

@@ -25,7 +25,7 @@ TOKENIZER = REPOSITORY / "data" / "qwen3-tokenizer"
 VOCAB_SIZE = 151936
 NUM_BASE_TOKENS = 151643
 NUM_TOKENS = 151669
-# Rows of a batch are padded to one of these. Every one divides TOKENS_PER_BATCH, so that all batches have the same size.
+# Rows of a batch are padded to one of these. Each divides TOKENS_PER_BATCH, so that all batches have the same size.
 LENGTHS = (48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 TOKENS_PER_BATCH = 49152
 ROWS = "rows.npy"  # of the vocabulary, for the shard workers
@@ -147,7 +147,10 @@ def make_shard(encoder: Encoder, mixture: Mixture, vocabulary: Vocabulary, sampl
 
 def survey_worker(seed: int, samples: int, folder: Path) -> None:
     """Process body: the used ids of this worker's share of the survey."""
-    save(folder / f"survey-{seed}.npz", {"ids": np.array(sorted(survey(load_tokenizer(), seed, samples)), dtype=np.int32)})
+    save(
+        folder / f"survey-{seed}.npz",
+        {"ids": np.array(sorted(survey(load_tokenizer(), seed, samples)), dtype=np.int32)},
+    )
 
 
 def shard_worker(seed: int, samples: int, folder: Path) -> None:

@@ -40,10 +40,19 @@ def score(prompts: list[dict[str, Any]], texts: list[str | None], how: dict[str,
             entry[0] += right
             entry[1] += 1
     correct = sum(output["right"] for output in outputs)
-    return {"how": how, "correct": correct, "total": len(outputs), "skipped": len(prompts) - len(outputs), "skills": skills, "outputs": outputs}
+    return {
+        "how": how,
+        "correct": correct,
+        "total": len(outputs),
+        "skipped": len(prompts) - len(outputs),
+        "skills": skills,
+        "outputs": outputs,
+    }
 
 
-def run_transformers(snapshot: Path, prompts: list[dict[str, Any]], device: str, deadline: float | None = None, batch: int = 256) -> dict[str, Any]:
+def run_transformers(
+    snapshot: Path, prompts: list[dict[str, Any]], device: str, deadline: float | None = None, batch: int = 256
+) -> dict[str, Any]:
     """Batches of prompts of similar length, padded on the left, FP32 weights and arithmetic."""
     import torch
     import transformers
@@ -63,12 +72,26 @@ def run_transformers(snapshot: Path, prompts: list[dict[str, Any]], device: str,
         tokens = torch.tensor([[STOP_TOKENS[1]] * (width - len(ids[i])) + ids[i] for i in chosen], device=device)
         mask = torch.tensor([[0] * (width - len(ids[i])) + [1] * len(ids[i]) for i in chosen], device=device)
         with torch.inference_mode():
-            made = model.generate(input_ids=tokens, attention_mask=mask, do_sample=False, max_new_tokens=max(prompts[i]["decode"] for i in chosen),
-                                  temperature=None, top_k=None, top_p=None, eos_token_id=list(STOP_TOKENS), pad_token_id=STOP_TOKENS[1])
+            made = model.generate(
+                input_ids=tokens,
+                attention_mask=mask,
+                do_sample=False,
+                max_new_tokens=max(prompts[i]["decode"] for i in chosen),
+                temperature=None,
+                top_k=None,
+                top_p=None,
+                eos_token_id=list(STOP_TOKENS),
+                pad_token_id=STOP_TOKENS[1],
+            )
         for i, row in zip(chosen, made[:, width:].tolist(), strict=True):
             end = next((n for n, token in enumerate(row) if token in STOP_TOKENS), len(row))
             texts[i] = tokenizer.decode(row[:end], skip_special_tokens=False)
-    how = {"engine": f"transformers {transformers.__version__}", "torch": torch.__version__, "device": device, "dtype": "float32"}
+    how = {
+        "engine": f"transformers {transformers.__version__}",
+        "torch": torch.__version__,
+        "device": device,
+        "dtype": "float32",
+    }
     return score(prompts, texts, how)
 
 
@@ -107,13 +130,21 @@ def main() -> int:
     parser.add_argument("--limit", type=int, help="only the first N prompts")
     parser.add_argument("--snapshot", type=Path, help="Hugging Face folder to run through Transformers")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--kipp", nargs=argparse.REMAINDER, help="command that reads and writes JSON lines, e.g. build/release/kipp run --model FILE --jsonl")
+    parser.add_argument(
+        "--kipp",
+        nargs=argparse.REMAINDER,
+        help="command that reads and writes JSON lines, e.g. build/release/kipp run --model FILE --jsonl",
+    )
     parser.add_argument("--output", type=Path, help="JSON report")
     arguments = parser.parse_args()
     prompts = load_prompts(arguments.prompts)[: arguments.limit]
     if bool(arguments.snapshot) == bool(arguments.kipp):
         parser.error("give either --snapshot or --kipp")
-    report = run_transformers(arguments.snapshot, prompts, arguments.device) if arguments.snapshot else run_kipp(arguments.kipp, prompts)
+    report = (
+        run_transformers(arguments.snapshot, prompts, arguments.device)
+        if arguments.snapshot
+        else run_kipp(arguments.kipp, prompts)
+    )
     print_table(report)
     if arguments.output:
         write_report(arguments.output, report)

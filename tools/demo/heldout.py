@@ -1,4 +1,4 @@
-"""Writes the held-out prompts: `python -m tools.demo.heldout`. Deterministic; the file is committed and a test compares it."""
+"""Writes the held-out prompts: `python -m tools.demo.heldout`. The file is committed; a test compares it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,12 @@ def lines() -> list[str]:
 
 
 def _line(number: int, dialogue: Dialogue, split: Split, thinking: bool) -> str:
-    record: dict[str, Any] = {"id": f"{number:04}", "skill": dialogue.skill, "split": split.value, "messages": dialogue.messages}
+    record: dict[str, Any] = {
+        "id": f"{number:04}",
+        "skill": dialogue.skill,
+        "split": split.value,
+        "messages": dialogue.messages,
+    }
     if dialogue.tools is not None:
         record["tools"] = dialogue.tools
     record |= {"enable_thinking": thinking, "decode": DECODE, "temperature": 0, "check": dialogue.check}

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import torch
 
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic step; chosen by its author for speed, not for exact convergence
+COEFFICIENTS = (
+    3.4445,
+    -4.7750,
+    2.0315,
+)  # of the quintic step; chosen by its author for speed, not for exact convergence
 
 
 def orthogonalise(matrices: torch.Tensor, dtype: torch.dtype, steps: int = 5) -> torch.Tensor:
@@ -28,11 +32,19 @@ def orthogonalise(matrices: torch.Tensor, dtype: torch.dtype, steps: int = 5) ->
 class Muon:
     """One momentum stack per matrix shape, so that all matrices of a shape are orthogonalised together."""
 
-    def __init__(self, parameters: list[torch.nn.Parameter], momentum: float = 0.95, decay: float = 0.03, dtype: torch.dtype = torch.bfloat16) -> None:
+    def __init__(
+        self,
+        parameters: list[torch.nn.Parameter],
+        momentum: float = 0.95,
+        decay: float = 0.03,
+        dtype: torch.dtype = torch.bfloat16,
+    ) -> None:
         self.groups: dict[torch.Size, list[torch.nn.Parameter]] = {}
         for parameter in parameters:
             self.groups.setdefault(parameter.shape, []).append(parameter)
-        self.buffers = {shape: torch.zeros(len(group), *shape, device=group[0].device) for shape, group in self.groups.items()}
+        self.buffers = {
+            shape: torch.zeros(len(group), *shape, device=group[0].device) for shape, group in self.groups.items()
+        }
         self.momentum, self.decay, self.dtype = momentum, decay, dtype
 
     @torch.no_grad()
@@ -55,7 +67,9 @@ class Optimizer:
         matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
         others = [p for name, p in named if p.ndim != 2 or "embed" in name]
         self.muon = Muon(matrices, dtype=dtype)
-        self.adam = torch.optim.AdamW(others, lr=other_rate, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0, fused=others[0].is_cuda)
+        self.adam = torch.optim.AdamW(
+            others, lr=other_rate, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0, fused=others[0].is_cuda
+        )
         self.parameters = [p for _, p in named]
         self.matrix_rate, self.other_rate = matrix_rate, other_rate
 

@@ -1,7 +1,7 @@
 """The checkpoint's stored form and the Hugging Face snapshot made from it. Needs numpy only; both directions are exact.
 
-Stored: the rows of the embedding that are not zero, and all other tensors, as BF16 cut into a plane of high bytes (sign and
-most of the exponent: compressible) and one of low bytes (mantissa: hardly), each packed by xz.
+Stored: the rows of the embedding that are not zero, and all other tensors, as BF16 cut into a plane of high bytes (sign
+and most of the exponent: compressible) and one of low bytes (mantissa: hardly), each packed by xz.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import shutil
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,13 @@ EMBEDDING = "model.embed_tokens.weight"
 FILES = ("weights-hi.xz", "weights-lo.xz", "rows.xz")
 TOKENIZER = Path(__file__).resolve().parents[2] / "data" / "qwen3-tokenizer"
 GENERATION_CONFIG = {
-    "bos_token_id": 151643, "do_sample": True, "eos_token_id": [151645, 151643], "pad_token_id": 151643, "temperature": 0.6, "top_k": 20, "top_p": 0.95,
+    "bos_token_id": 151643,
+    "do_sample": True,
+    "eos_token_id": [151645, 151643],
+    "pad_token_id": 151643,
+    "temperature": 0.6,
+    "top_k": 20,
+    "top_p": 0.95,
     "transformers_version": "4.51.0",
 }
 
@@ -41,7 +49,7 @@ def to_bf16(values: np.ndarray) -> np.ndarray:
 
 
 def safetensors_bytes(tensors: dict[str, np.ndarray]) -> bytes:
-    """A safetensors file of BF16 tensors (given as uint16), the same bytes for the same tensors: names sorted, no gaps."""
+    """A safetensors file of BF16 tensors (given as uint16), always the same bytes: names sorted, no gaps."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for name in sorted(tensors):
@@ -50,7 +58,11 @@ def safetensors_bytes(tensors: dict[str, np.ndarray]) -> bytes:
         offset += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + b"".join(tensors[name].astype("<u2").tobytes() for name in sorted(tensors))
+    return (
+        len(text).to_bytes(8, "little")
+        + text
+        + b"".join(tensors[name].astype("<u2").tobytes() for name in sorted(tensors))
+    )
 
 
 def expand(tensors: dict[str, np.ndarray], rows: np.ndarray, vocab_size: int) -> dict[str, np.ndarray]:
@@ -61,14 +73,23 @@ def expand(tensors: dict[str, np.ndarray], rows: np.ndarray, vocab_size: int) ->
     return {**tensors, EMBEDDING: full}
 
 
-def pack(folder: Path, tensors: dict[str, np.ndarray], rows: np.ndarray, config: dict[str, Any], training: dict[str, Any], preset: int = 6) -> dict[str, Any]:
+def pack(
+    folder: Path,
+    tensors: dict[str, np.ndarray],
+    rows: np.ndarray,
+    config: dict[str, Any],
+    training: dict[str, Any],
+    preset: int = 6,
+) -> dict[str, Any]:
     """Writes the stored form and its manifest; `tensors` are BF16 bits with the compact embedding."""
     folder.mkdir(parents=True, exist_ok=True)
     flat = np.concatenate([tensors[name].reshape(-1) for name in sorted(tensors)]).astype("<u2").view(np.uint8)
     steps = np.diff(rows.astype("<i4"), prepend=np.int32(0)).astype("<i4")
     planes = dict(zip(FILES, (flat[1::2].tobytes(), flat[0::2].tobytes(), steps.tobytes()), strict=True))
     with ThreadPoolExecutor() as threads:  # xz releases the interpreter lock
-        stored = dict(zip(planes, threads.map(lambda plane: lzma.compress(plane, preset=preset), planes.values()), strict=True))
+        stored = dict(
+            zip(planes, threads.map(lambda plane: lzma.compress(plane, preset=preset), planes.values()), strict=True)
+        )
     weights = safetensors_bytes(expand(tensors, rows, int(config["vocab_size"])))
     manifest = {
         "format_version": 1,
@@ -81,10 +102,11 @@ def pack(folder: Path, tensors: dict[str, np.ndarray], rows: np.ndarray, config:
         "training": training,
     }
     stored["manifest.json"] = (json.dumps(manifest, indent=1) + "\n").encode()
-    for name, data in stored.items():  # the manifest last: an older one never describes newer weights as its own
-        (folder / (name + ".tmp")).write_bytes(data)
-    for name in stored:
-        (folder / (name + ".tmp")).rename(folder / name)
+    with tempfile.TemporaryDirectory() as temporary:  # outside the folder, which then never holds anything half-written
+        for name, data in stored.items():
+            (Path(temporary) / name).write_bytes(data)
+        for name in stored:
+            shutil.move(Path(temporary) / name, folder / name)
     return manifest
 
 
@@ -112,7 +134,7 @@ def load_stored(folder: Path) -> tuple[dict[str, np.ndarray], np.ndarray, dict[s
 
 
 def unpack(folder: Path, output: Path) -> dict[str, Any]:
-    """Writes the Hugging Face snapshot: weights, configuration, tokenizer. The weights are byte-identical every time."""
+    """Writes the Hugging Face snapshot: weights (always the same bytes), configuration, tokenizer."""
     tensors, rows, manifest = load_stored(folder)
     weights = safetensors_bytes(expand(tensors, rows, int(manifest["config"]["vocab_size"])))
     if sha256(weights) != manifest["model_sha256"]:

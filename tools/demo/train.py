@@ -26,13 +26,32 @@ import transformers
 
 from tools.demo import model as demo_model
 from tools.demo.batches import Pool, validation_batches
-from tools.demo.corpus import ROWS, SURVEY_SAMPLES, TOKENS_PER_BATCH, Encoder, Vocabulary, find_vocabulary, load_tokenizer, start_workers
+from tools.demo.corpus import (
+    ROWS,
+    SURVEY_SAMPLES,
+    TOKENS_PER_BATCH,
+    Encoder,
+    Vocabulary,
+    find_vocabulary,
+    load_tokenizer,
+    start_workers,
+)
 from tools.demo.model import Forward, Shape, TiedCrossEntropy, batch_targets
 from tools.demo.optimizer import Optimizer, schedule
 from tools.demo.snapshot import EMBEDDING, load_stored, pack, to_bf16
 
 START = time.monotonic()
-COLUMNS = ("step", "seconds", "tokens", "schedule", "loss", "validation_loss", "gradient_norm", "tokens_per_second", "generated_tokens")
+COLUMNS = (
+    "step",
+    "seconds",
+    "tokens",
+    "schedule",
+    "loss",
+    "validation_loss",
+    "gradient_norm",
+    "tokens_per_second",
+    "generated_tokens",
+)
 
 
 def log(text: str) -> None:
@@ -45,8 +64,15 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=8.5, help="for everything, evaluation included")
     parser.add_argument("--evaluation-seconds", type=float, default=90, help="kept back at the end for the evaluation")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2), help="processes that generate data")
-    parser.add_argument("--survey-samples", type=int, default=SURVEY_SAMPLES, help="per worker, to find the used tokens")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=max(1, min(14, len(os.sched_getaffinity(0)) - 2)),
+        help="processes that generate data",
+    )
+    parser.add_argument(
+        "--survey-samples", type=int, default=SURVEY_SAMPLES, help="per worker, to find the used tokens"
+    )
     parser.add_argument("--shard-samples", type=int, default=4000)
     parser.add_argument("--first-rows", type=int, default=60000, help="rows to wait for before the first step")
     parser.add_argument("--tokens-per-batch", type=int, default=TOKENS_PER_BATCH)
@@ -63,11 +89,13 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def compiled_functions() -> tuple[Any, Any]:
-    return torch.compile(demo_model.attention_inputs, dynamic=False), torch.compile(demo_model.block_output, dynamic=False)
+    return torch.compile(demo_model.attention_inputs, dynamic=False), torch.compile(
+        demo_model.block_output, dynamic=False
+    )
 
 
 def probe_compile(tokens: int) -> int:
-    """Compiles and runs both functions once in a process of its own: fills the compiler's cache and shows that it works."""
+    """Compiles and runs both functions in a process of its own: fills the compiler's cache, shows that it works."""
     model = demo_model.build(Shape(layers=1), 1000, 0).to("cuda")
     forward = Forward(model, Shape(layers=1), torch.bfloat16, *compiled_functions())
     for _ in range(2):
@@ -98,7 +126,10 @@ class Exporter:
         def work() -> None:
             self.manifest = pack(self.out, arrays, self.vocabulary.rows, self.config, training, preset)
             total = sum(entry["bytes"] for entry in self.manifest["files"].values())
-            log(f"exported step {training['steps']}: {total / 1e6:.2f} MB, model sha256 {self.manifest['model_sha256'][:16]}…")
+            log(
+                f"exported step {training['steps']}: {total / 1e6:.2f} MB, "
+                f"model sha256 {self.manifest['model_sha256'][:16]}…"
+            )
 
         self.thread = threading.Thread(target=work)
         self.thread.start()
@@ -132,13 +163,22 @@ class Trainer:
         """Vocabulary, workers, model and first data."""
         a = self.arguments
         if self.device.type == "cuda" and not a.no_compile:
-            command = [sys.executable, "-m", "tools.demo.train", "--probe-compile", "--tokens-per-batch", str(a.tokens_per_batch)]
+            command = [
+                sys.executable,
+                "-m",
+                "tools.demo.train",
+                "--probe-compile",
+                "--tokens-per-batch",
+                str(a.tokens_per_batch),
+            ]
             self.probe = subprocess.Popen(command, cwd=Path(__file__).resolve().parents[2])
         stored = load_stored(a.init) if a.init else None
         self.vocabulary = Vocabulary(stored[1]) if stored else find_vocabulary(self.folder, a.workers, a.survey_samples)
         log(f"vocabulary: {len(self.vocabulary.rows)} trained rows")
         np.save(self.folder / ROWS, self.vocabulary.rows)
-        self.workers = start_workers("shards", [a.seed * 10_000 + i for i in range(a.workers)], a.shard_samples, self.folder)
+        self.workers = start_workers(
+            "shards", [a.seed * 10_000 + i for i in range(a.workers)], a.shard_samples, self.folder
+        )
         self.model = demo_model.build(self.shape, len(self.vocabulary.rows), a.seed).to(self.device)
         if stored:
             self._load(stored[0])
@@ -148,13 +188,18 @@ class Trainer:
         self.exporter = Exporter(a.out, self.vocabulary, self.shape.config())
         self.pool = Pool(self.device, a.tokens_per_batch, a.seed)
         encoder = Encoder(load_tokenizer())
-        self.validation = validation_batches(encoder, self.vocabulary, a.tokens_per_batch, 64 if self.device.type == "cpu" else 3000, 77)
+        self.validation = validation_batches(
+            encoder, self.vocabulary, a.tokens_per_batch, 64 if self.device.type == "cpu" else 3000, 77
+        )
         while self.pool.num_rows < a.first_rows and not self.stop:
             if not self.pool.load_from(self.folder):
                 time.sleep(0.2)
             if all(worker.poll() is not None for worker in self.workers):
                 raise RuntimeError("all data workers died: see their tracebacks above")
-        log(f"first {self.pool.num_rows} rows, {self.pool.num_tokens} tokens; {sum(p.numel() for p in self.model.parameters())} parameters")
+        log(
+            f"first {self.pool.num_rows} rows, {self.pool.num_tokens} tokens; "
+            f"{sum(p.numel() for p in self.model.parameters())} parameters"
+        )
 
     def _load(self, tensors: dict[str, np.ndarray]) -> None:
         with torch.no_grad():
@@ -199,7 +244,9 @@ class Trainer:
         targets, weights = batch_targets(tokens, spans, self.vocabulary.unknown, prompt_weight)
         embedding = self.model.model.embed_tokens.weight[: self.vocabulary.unknown]
         pieces = max(1, tokens.numel() // 12288)
-        return TiedCrossEntropy.apply(self.forward(tokens), embedding, targets, weights, self.vocabulary.num_unused, self.dtype, pieces)
+        return TiedCrossEntropy.apply(
+            self.forward(tokens), embedding, targets, weights, self.vocabulary.num_unused, self.dtype, pieces
+        )
 
     def gradients(self, tokens: torch.Tensor, spans: torch.Tensor) -> torch.Tensor:
         loss = self.loss(tokens, spans, self.arguments.prompt_weight)
@@ -224,10 +271,23 @@ class Trainer:
         a = self.arguments
         device = torch.cuda.get_device_name() if self.device.type == "cuda" else platform.processor() or "CPU"
         return {
-            "steps": self.step, "tokens": self.tokens, "seconds": round(self.seconds, 1), "generated_tokens": self.pool.num_tokens,
-            "validation_loss": round(self.validation_loss, 4), "tokens_per_batch": a.tokens_per_batch, "seed": a.seed, "workers": a.workers,
-            "survey_samples": a.survey_samples, "matrix_rate": a.matrix_rate, "other_rate": a.other_rate, "prompt_weight": a.prompt_weight, "compiled": self.compiled,
-            "device": device, "torch": torch.__version__, "transformers": transformers.__version__, "continued": a.init is not None,
+            "steps": self.step,
+            "tokens": self.tokens,
+            "seconds": round(self.seconds, 1),
+            "generated_tokens": self.pool.num_tokens,
+            "validation_loss": round(self.validation_loss, 4),
+            "tokens_per_batch": a.tokens_per_batch,
+            "seed": a.seed,
+            "workers": a.workers,
+            "survey_samples": a.survey_samples,
+            "matrix_rate": a.matrix_rate,
+            "other_rate": a.other_rate,
+            "prompt_weight": a.prompt_weight,
+            "compiled": self.compiled,
+            "device": device,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "continued": a.init is not None,
         }
 
     def train(self, deadline: float) -> None:
@@ -253,8 +313,17 @@ class Trainer:
                     last_log, last_step, losses = time.monotonic(), self.step, []
                     if self.step % 500 == 0 or self.step == 1:
                         self.validation_loss = self.validate()
-                    row = (self.step, f"{self.seconds:.1f}", self.tokens, f"{schedule(progress):.4f}", f"{mean:.4f}", f"{self.validation_loss:.4f}", f"{norm.item():.3f}",
-                           int(speed), self.pool.num_tokens)
+                    row = (
+                        self.step,
+                        f"{self.seconds:.1f}",
+                        self.tokens,
+                        f"{schedule(progress):.4f}",
+                        f"{mean:.4f}",
+                        f"{self.validation_loss:.4f}",
+                        f"{norm.item():.3f}",
+                        int(speed),
+                        self.pool.num_tokens,
+                    )
                     writer.writerow(row)
                     if self.step % 250 == 0 or self.step < 10:
                         file.flush()
@@ -308,7 +377,10 @@ def main() -> int:
         return probe_compile(arguments.tokens_per_batch)
     arguments.out.mkdir(parents=True, exist_ok=True)
     torch.set_float32_matmul_precision("high")  # TF32 for the output head; everything else is BF16
-    log(f"python {platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__}, {os.cpu_count()} CPUs")
+    log(
+        f"python {platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__}, "
+        f"{os.cpu_count()} CPUs"
+    )
     end = START + arguments.minutes * 60
     folder = Path(tempfile.mkdtemp(prefix="kipp-demo-"))
     trainer, failed = Trainer(arguments, folder), False

@@ -1,1 +1,1 @@
-"""One module per family of skills. Each function draws one dialogue (or document) from a random generator and a split."""
+"""One module per family of skills. A skill draws one dialogue (or document) from a random generator and a split."""

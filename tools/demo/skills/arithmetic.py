@@ -7,39 +7,143 @@ import random
 from tools.demo.core import Dialogue, Phrases, Split, ask, draw
 
 ADD = Phrases(
-    "What is {a} + {b}?", "What's {a} + {b}?", "{a} + {b}", "{a}+{b}", "{a} + {b} = ?", "{a}+{b}=", "Calculate {a} + {b}.",
-    "Compute {a} + {b}", "What is {a} plus {b}?", "What's {a} plus {b}?", "Add {a} and {b}.", "Add {b} to {a}",
-    "What is the sum of {a} and {b}?", "How much is {a} + {b}?", "How much is {a} plus {b}?", "Please add {a} and {b}.",
-    "Can you tell me what {a} + {b} is?", "Could you compute {a} plus {b} for me?", "Solve: {a} + {b}", "Work out {a} + {b}.",
-    "Find the sum: {a} + {b}", "I need the total of {a} and {b}.", "Tell me {a} plus {b}.", "Sum {a} and {b}.",
-    "what does {a} + {b} equal?", "What do you get if you add {a} and {b}?", "Quick: {a} + {b}?", "Evaluate {a} + {b}.",
+    "What is {a} + {b}?",
+    "What's {a} + {b}?",
+    "{a} + {b}",
+    "{a}+{b}",
+    "{a} + {b} = ?",
+    "{a}+{b}=",
+    "Calculate {a} + {b}.",
+    "Compute {a} + {b}",
+    "What is {a} plus {b}?",
+    "What's {a} plus {b}?",
+    "Add {a} and {b}.",
+    "Add {b} to {a}",
+    "What is the sum of {a} and {b}?",
+    "How much is {a} + {b}?",
+    "How much is {a} plus {b}?",
+    "Please add {a} and {b}.",
+    "Can you tell me what {a} + {b} is?",
+    "Could you compute {a} plus {b} for me?",
+    "Solve: {a} + {b}",
+    "Work out {a} + {b}.",
+    "Find the sum: {a} + {b}",
+    "I need the total of {a} and {b}.",
+    "Tell me {a} plus {b}.",
+    "Sum {a} and {b}.",
+    "what does {a} + {b} equal?",
+    "What do you get if you add {a} and {b}?",
+    "Quick: {a} + {b}?",
+    "Evaluate {a} + {b}.",
 )
 SUBTRACT = Phrases(
-    "What is {a} - {b}?", "What's {a} - {b}?", "{a} - {b}", "{a}-{b}", "{a} - {b} = ?", "{a}-{b}=", "Calculate {a} - {b}.",
-    "Compute {a} - {b}", "What is {a} minus {b}?", "What's {a} minus {b}?", "Subtract {b} from {a}.",
-    "Take {b} away from {a}.", "What is the difference between {a} and {b}?", "How much is {a} - {b}?",
-    "How much is {a} minus {b}?", "Please subtract {b} from {a}.", "Can you tell me what {a} - {b} is?", "Solve: {a} - {b}",
-    "Could you compute {a} minus {b} for me?", "Work out {a} - {b}.", "Tell me {a} minus {b}.", "Evaluate {a} - {b}.",
-    "what does {a} - {b} equal?", "What is left if you take {b} from {a}?", "Quick: {a} - {b}?",
+    "What is {a} - {b}?",
+    "What's {a} - {b}?",
+    "{a} - {b}",
+    "{a}-{b}",
+    "{a} - {b} = ?",
+    "{a}-{b}=",
+    "Calculate {a} - {b}.",
+    "Compute {a} - {b}",
+    "What is {a} minus {b}?",
+    "What's {a} minus {b}?",
+    "Subtract {b} from {a}.",
+    "Take {b} away from {a}.",
+    "What is the difference between {a} and {b}?",
+    "How much is {a} - {b}?",
+    "How much is {a} minus {b}?",
+    "Please subtract {b} from {a}.",
+    "Can you tell me what {a} - {b} is?",
+    "Solve: {a} - {b}",
+    "Could you compute {a} minus {b} for me?",
+    "Work out {a} - {b}.",
+    "Tell me {a} minus {b}.",
+    "Evaluate {a} - {b}.",
+    "what does {a} - {b} equal?",
+    "What is left if you take {b} from {a}?",
+    "Quick: {a} - {b}?",
 )
 MULTIPLY = Phrases(
-    "What is {a} {x} {b}?", "What's {a} {x} {b}?", "{a} {x} {b}", "{a}{x}{b}", "{a} {x} {b} = ?", "Calculate {a} {x} {b}.",
-    "Compute {a} {x} {b}", "What is {a} times {b}?", "What's {a} times {b}?", "Multiply {a} by {b}.", "Multiply {a} and {b}",
-    "What is the product of {a} and {b}?", "How much is {a} {x} {b}?", "How much is {a} times {b}?", "Solve: {a} {x} {b}",
-    "Please multiply {a} by {b}.", "Can you tell me what {a} {x} {b} is?", "Could you compute {a} times {b} for me?",
-    "Work out {a} {x} {b}.", "Tell me {a} times {b}.", "what does {a} {x} {b} equal?", "Evaluate {a} {x} {b}.",
-    "What is {a} multiplied by {b}?", "Quick: {a} {x} {b}?",
+    "What is {a} {x} {b}?",
+    "What's {a} {x} {b}?",
+    "{a} {x} {b}",
+    "{a}{x}{b}",
+    "{a} {x} {b} = ?",
+    "Calculate {a} {x} {b}.",
+    "Compute {a} {x} {b}",
+    "What is {a} times {b}?",
+    "What's {a} times {b}?",
+    "Multiply {a} by {b}.",
+    "Multiply {a} and {b}",
+    "What is the product of {a} and {b}?",
+    "How much is {a} {x} {b}?",
+    "How much is {a} times {b}?",
+    "Solve: {a} {x} {b}",
+    "Please multiply {a} by {b}.",
+    "Can you tell me what {a} {x} {b} is?",
+    "Could you compute {a} times {b} for me?",
+    "Work out {a} {x} {b}.",
+    "Tell me {a} times {b}.",
+    "what does {a} {x} {b} equal?",
+    "Evaluate {a} {x} {b}.",
+    "What is {a} multiplied by {b}?",
+    "Quick: {a} {x} {b}?",
 )
 DIVIDE = Phrases(
-    "What is {a} {d} {b}?", "What's {a} {d} {b}?", "{a} {d} {b}", "{a}{d}{b}", "{a} {d} {b} = ?", "Calculate {a} {d} {b}.",
-    "Compute {a} {d} {b}", "What is {a} divided by {b}?", "What's {a} divided by {b}?", "Divide {a} by {b}.",
-    "How much is {a} {d} {b}?", "How much is {a} divided by {b}?", "Please divide {a} by {b}.", "Solve: {a} {d} {b}",
-    "Can you tell me what {a} {d} {b} is?", "Could you compute {a} divided by {b} for me?", "Work out {a} {d} {b}.",
-    "Tell me {a} divided by {b}.", "what does {a} {d} {b} equal?", "How many times does {b} go into {a}?",
-    "Evaluate {a} {d} {b}.", "Quick: {a} {d} {b}?",
+    "What is {a} {d} {b}?",
+    "What's {a} {d} {b}?",
+    "{a} {d} {b}",
+    "{a}{d}{b}",
+    "{a} {d} {b} = ?",
+    "Calculate {a} {d} {b}.",
+    "Compute {a} {d} {b}",
+    "What is {a} divided by {b}?",
+    "What's {a} divided by {b}?",
+    "Divide {a} by {b}.",
+    "How much is {a} {d} {b}?",
+    "How much is {a} divided by {b}?",
+    "Please divide {a} by {b}.",
+    "Solve: {a} {d} {b}",
+    "Can you tell me what {a} {d} {b} is?",
+    "Could you compute {a} divided by {b} for me?",
+    "Work out {a} {d} {b}.",
+    "Tell me {a} divided by {b}.",
+    "what does {a} {d} {b} equal?",
+    "How many times does {b} go into {a}?",
+    "Evaluate {a} {d} {b}.",
+    "Quick: {a} {d} {b}?",
 )
-NAMES = ("Anna", "Ben", "Tom", "Lucy", "Mia", "Sam", "Emma", "Leo", "Max", "Sara", "Paul", "Nina", "Jack", "Ella", "Omar")
-THINGS = ("apples", "books", "coins", "pens", "marbles", "stickers", "cards", "eggs", "cookies", "shells", "stamps", "balls")
+NAMES = (
+    "Anna",
+    "Ben",
+    "Tom",
+    "Lucy",
+    "Mia",
+    "Sam",
+    "Emma",
+    "Leo",
+    "Max",
+    "Sara",
+    "Paul",
+    "Nina",
+    "Jack",
+    "Ella",
+    "Omar",
+)
+THINGS = (
+    "apples",
+    "books",
+    "coins",
+    "pens",
+    "marbles",
+    "stickers",
+    "cards",
+    "eggs",
+    "cookies",
+    "shells",
+    "stamps",
+    "balls",
+)
 BOXES = ("boxes", "bags", "baskets", "jars")
 GAIN = Phrases(
     "{n} has {a} {t} and gets {b} more. How many {t} does {n} have now?",
@@ -89,7 +193,11 @@ def subtraction_steps(a: int, b: int) -> str:
     if a < 10:
         return f"{a} - {b} = {a - b}."
     borrow = a % 10 < b % 10
-    ones = f"{a % 10 + 10} - {b % 10} = {a % 10 + 10 - b % 10}, borrow 1" if borrow else f"{a % 10} - {b % 10} = {a % 10 - b % 10}"
+    ones = (
+        f"{a % 10 + 10} - {b % 10} = {a % 10 + 10 - b % 10}, borrow 1"
+        if borrow
+        else f"{a % 10} - {b % 10} = {a % 10 - b % 10}"
+    )
     tens = f"{a // 10} - {b // 10}" + (" - 1" if borrow else "")
     return f"Ones: {ones}. Tens: {tens} = {(a - b) // 10}. So {a} - {b} = {a - b}."
 
@@ -99,7 +207,8 @@ def times_digit(a: int, digit: int) -> str:
     if a < 10 or a % 10 == 0 or digit == 0:
         return f"{a} × {digit} = {a * digit}."
     tens, ones = a // 10 * 10, a % 10
-    return f"{tens} × {digit} = {tens * digit}, {ones} × {digit} = {ones * digit}, {tens * digit} + {ones * digit} = {a * digit}."
+    first, second = tens * digit, ones * digit
+    return f"{tens} × {digit} = {first}, {ones} × {digit} = {second}, {first} + {second} = {a * digit}."
 
 
 def multiplication_steps(a: int, b: int) -> str:
@@ -181,8 +290,14 @@ def _sum(rng: random.Random, split: Split, skill: str, operator: str, phrases: P
         phrase = phrases.pick(rng, split)  # these words do not say which way round a negative result is
     prompt = phrase.format(a=a, b=b, x=rng.choice("××*x"), d=rng.choice("÷//"))
     check = {"kind": "number", "value": result_of(operator, a, b)}
-    return ask(skill, prompt, equation(operator, a, b) + ".", steps_of(operator, a, b), check,
-               direct=direct_equation(operator, a, b))
+    return ask(
+        skill,
+        prompt,
+        equation(operator, a, b) + ".",
+        steps_of(operator, a, b),
+        check,
+        direct=direct_equation(operator, a, b),
+    )
 
 
 def addition(rng: random.Random, split: Split) -> Dialogue:
@@ -202,10 +317,16 @@ def division(rng: random.Random, split: Split) -> Dialogue:
 
 
 def word_problem(rng: random.Random, split: Split) -> Dialogue:
-    operator, phrases, sentence = rng.choice((
-        ("+", GAIN, "add"), ("+", GAIN, "add"), ("-", LOSE, "subtract"), ("-", LOSE, "subtract"),
-        ("×", GROUPS, "multiply"), ("÷", SHARES, "divide"),
-    ))
+    operator, phrases, sentence = rng.choice(
+        (
+            ("+", GAIN, "add"),
+            ("+", GAIN, "add"),
+            ("-", LOSE, "subtract"),
+            ("-", LOSE, "subtract"),
+            ("×", GROUPS, "multiply"),
+            ("÷", SHARES, "divide"),
+        )
+    )
     while True:
         a, b = draw_pair(rng, split, operator)
         if a >= b > 1 and not (operator == "×" and a * b > 300) and (operator != "÷" or a <= 99):

@@ -7,24 +7,49 @@ import random
 from tools.demo.core import Dialogue, Phrases, Split, ask, capitalise, draw, load_lines
 
 CAPITAL_OF = Phrases(
-    "What is the capital of {c}?", "What's the capital of {c}?", "Which city is the capital of {c}?", "Capital of {c}?",
-    "Name the capital of {c}.", "Tell me the capital of {c}.", "What is {c}'s capital?", "Do you know the capital of {c}?",
-    "Can you tell me the capital of {c}?", "What city is the capital of {c}?", "the capital of {c} is", "Give me the capital of {c}.",
-    "What is the capital city of {c}?", "Which is the capital of {c}?", "{c}: what is the capital?", "I need the capital of {c}.",
-    "What is the name of the capital of {c}?", "{c} has which capital?", "Please tell me what the capital of {c} is.",
+    "What is the capital of {c}?",
+    "What's the capital of {c}?",
+    "Which city is the capital of {c}?",
+    "Capital of {c}?",
+    "Name the capital of {c}.",
+    "Tell me the capital of {c}.",
+    "What is {c}'s capital?",
+    "Do you know the capital of {c}?",
+    "Can you tell me the capital of {c}?",
+    "What city is the capital of {c}?",
+    "the capital of {c} is",
+    "Give me the capital of {c}.",
+    "What is the capital city of {c}?",
+    "Which is the capital of {c}?",
+    "{c}: what is the capital?",
+    "I need the capital of {c}.",
+    "What is the name of the capital of {c}?",
+    "{c} has which capital?",
+    "Please tell me what the capital of {c} is.",
 )
 COUNTRY_OF = Phrases(
-    "{k} is the capital of which country?", "Which country has the capital {k}?", "What country has {k} as its capital?",
-    "Of which country is {k} the capital?", "{k} is the capital of what country?", "Which country's capital is {k}?",
-    "Name the country whose capital is {k}.", "What country is {k} the capital of?",
+    "{k} is the capital of which country?",
+    "Which country has the capital {k}?",
+    "What country has {k} as its capital?",
+    "Of which country is {k} the capital?",
+    "{k} is the capital of what country?",
+    "Which country's capital is {k}?",
+    "Name the country whose capital is {k}.",
+    "What country is {k} the capital of?",
 )
 IS_CAPITAL = Phrases(
-    "Is {k} the capital of {c}?", "Is it true that {k} is the capital of {c}?", "{k} is the capital of {c}, right?",
-    "Is the capital of {c} {k}?", "Would you say {k} is the capital of {c}?",
+    "Is {k} the capital of {c}?",
+    "Is it true that {k} is the capital of {c}?",
+    "{k} is the capital of {c}, right?",
+    "Is the capital of {c} {k}?",
+    "Would you say {k} is the capital of {c}?",
 )
 TWO_CAPITALS = Phrases(
-    "What are the capitals of {c} and {d}?", "Name the capitals of {c} and {d}.", "Give me the capitals of {c} and {d}.",
-    "Tell me the capitals of {c} and {d}.", "Capitals of {c} and {d}?",
+    "What are the capitals of {c} and {d}?",
+    "Name the capitals of {c} and {d}.",
+    "Give me the capitals of {c} and {d}.",
+    "Tell me the capitals of {c} and {d}.",
+    "Capitals of {c} and {d}?",
 )
 
 
@@ -63,8 +88,13 @@ def _capital_of(rng: random.Random, split: Split) -> Dialogue:
 def _country_of(rng: random.Random, split: Split) -> Dialogue:
     country, capital = rng.choice(DISTINCT)
     prompt = COUNTRY_OF.pick(rng, split).format(k=capital)
-    return ask("capitals", prompt, f"{capital} is the capital of {country}.", f"The city is {capital}. It is in {country}.",
-               {"kind": "contains", "all": [country]})
+    return ask(
+        "capitals",
+        prompt,
+        f"{capital} is the capital of {country}.",
+        f"The city is {capital}. It is in {country}.",
+        {"kind": "contains", "all": [country]},
+    )
 
 
 def _is_capital(rng: random.Random, split: Split) -> Dialogue:
@@ -74,8 +104,16 @@ def _is_capital(rng: random.Random, split: Split) -> Dialogue:
 
     (country, capital), city = draw(rng, split, sample, lambda v: f"is capital:{v[0][0]}:{v[1]}")
     prompt = IS_CAPITAL.pick(rng, split).format(c=country, k=city)
-    answer = f"Yes, {city} is the capital of {country}." if city == capital else f"No, the capital of {country} is {capital}."
-    check = {"kind": "starts", "text": answer[:3].rstrip(",")} if city == capital else {"kind": "contains", "all": ["No", capital]}
+    answer = (
+        f"Yes, {city} is the capital of {country}."
+        if city == capital
+        else f"No, the capital of {country} is {capital}."
+    )
+    check = (
+        {"kind": "starts", "text": answer[:3].rstrip(",")}
+        if city == capital
+        else {"kind": "contains", "all": ["No", capital]}
+    )
     return ask("capitals", prompt, answer, f"The capital of {country} is {capital}.", check)
 
 

@@ -12,31 +12,91 @@ NAMES = load_lines("names.txt")
 CITIES = [line.split("\t")[1] for line in load_lines("capitals.tsv") if len(line.split("\t")[1]) < 12]
 COLORS = ("red", "blue", "green", "yellow", "black", "white", "brown", "pink", "gray", "orange", "purple")
 FRUITS = ("apple", "banana", "orange", "lemon", "cherry", "peach", "mango", "grape", "pear", "plum", "melon", "berry")
-JOBS = ("teacher", "doctor", "farmer", "baker", "pilot", "nurse", "cook", "singer", "writer", "engineer", "painter", "lawyer")
-ITEMS = ("book", "lamp", "chair", "table", "phone", "pen", "cup", "bag", "hat", "shirt", "coat", "clock", "camera", "bottle", "key")
+JOBS = (
+    "teacher",
+    "doctor",
+    "farmer",
+    "baker",
+    "pilot",
+    "nurse",
+    "cook",
+    "singer",
+    "writer",
+    "engineer",
+    "painter",
+    "lawyer",
+)
+ITEMS = (
+    "book",
+    "lamp",
+    "chair",
+    "table",
+    "phone",
+    "pen",
+    "cup",
+    "bag",
+    "hat",
+    "shirt",
+    "coat",
+    "clock",
+    "camera",
+    "bottle",
+    "key",
+)
 ANIMALS = ("cat", "dog", "horse", "rabbit", "parrot", "hamster", "pony", "turtle", "goat", "duck")
 
 EXPLICIT = Phrases(
-    "Write a JSON object with {kv}.", "Give me a JSON object with {kv}.", "Create a JSON object with {kv}.", "Return JSON with {kv}.",
-    "Make a small JSON object: {kv}.", "Please write JSON with {kv}.", "Output a JSON object containing {kv}.",
-    "I need a JSON object with {kv}.", "JSON object with {kv}, please.", "Generate a JSON object that has {kv}.",
-    "Produce JSON with {kv}.", "Can you write a JSON object with {kv}?",
+    "Write a JSON object with {kv}.",
+    "Give me a JSON object with {kv}.",
+    "Create a JSON object with {kv}.",
+    "Return JSON with {kv}.",
+    "Make a small JSON object: {kv}.",
+    "Please write JSON with {kv}.",
+    "Output a JSON object containing {kv}.",
+    "I need a JSON object with {kv}.",
+    "JSON object with {kv}, please.",
+    "Generate a JSON object that has {kv}.",
+    "Produce JSON with {kv}.",
+    "Can you write a JSON object with {kv}?",
 )
 EXTRACT = Phrases(
-    "Turn this into JSON with the keys {k}: {s}", "Extract {k} as JSON: {s}", "{s} Write this as a JSON object with the keys {k}.",
-    "Convert to JSON ({k}): {s}", "Put this into a JSON object with the keys {k}. {s}", "{s} Give me JSON with {k}.",
-    "Read the sentence and return JSON with {k}. {s}", "From this text make a JSON object with the keys {k}: {s}",
+    "Turn this into JSON with the keys {k}: {s}",
+    "Extract {k} as JSON: {s}",
+    "{s} Write this as a JSON object with the keys {k}.",
+    "Convert to JSON ({k}): {s}",
+    "Put this into a JSON object with the keys {k}. {s}",
+    "{s} Give me JSON with {k}.",
+    "Read the sentence and return JSON with {k}. {s}",
+    "From this text make a JSON object with the keys {k}: {s}",
 )
 LISTS = Phrases(
-    "Write a JSON array with {v}.", "Give me a JSON array of {v}.", "Create a JSON list with {v}.", "Return {v} as a JSON array.",
-    "Make a JSON array containing {v}.", "I need a JSON list of {v}.",
+    "Write a JSON array with {v}.",
+    "Give me a JSON array of {v}.",
+    "Create a JSON list with {v}.",
+    "Return {v} as a JSON array.",
+    "Make a JSON array containing {v}.",
+    "I need a JSON list of {v}.",
 )
 FIELDS: dict[str, tuple[Any, ...]] = {
-    "name": tuple(NAMES), "city": tuple(CITIES), "color": COLORS, "fruit": FRUITS, "job": JOBS, "item": ITEMS, "animal": ANIMALS,
-    "age": tuple(range(1, 100)), "price": tuple(range(1, 100)), "count": tuple(range(0, 100)), "year": tuple(range(1950, 2031)),
-    "id": tuple(range(1, 1000)), "score": tuple(range(0, 101)), "active": (True, False), "open": (True, False),
-    "ready": (True, False), "country": ("France", "Spain", "Japan", "Brazil", "Canada", "Italy", "Kenya", "Norway", "India", "Peru"),
-    "size": ("small", "medium", "large"), "day": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
+    "name": tuple(NAMES),
+    "city": tuple(CITIES),
+    "color": COLORS,
+    "fruit": FRUITS,
+    "job": JOBS,
+    "item": ITEMS,
+    "animal": ANIMALS,
+    "age": tuple(range(1, 100)),
+    "price": tuple(range(1, 100)),
+    "count": tuple(range(100)),
+    "year": tuple(range(1950, 2031)),
+    "id": tuple(range(1, 1000)),
+    "score": tuple(range(101)),
+    "active": (True, False),
+    "open": (True, False),
+    "ready": (True, False),
+    "country": ("France", "Spain", "Japan", "Brazil", "Canada", "Italy", "Kenya", "Norway", "India", "Peru"),
+    "size": ("small", "medium", "large"),
+    "day": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
     "title": ("The River", "Blue Sky", "Night Train", "My Garden", "The Old House", "Winter Song", "Red Door"),
 }
 SENTENCES: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -64,7 +124,15 @@ def _code(value: Any) -> str:
 def _value_text(rng: random.Random, key: str, value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     bare = text.strip('"')
-    forms = (f"{key} {bare}", f"{key} {bare}", f"{key} = {text}", f"{key}: {bare}", f"the {key} {bare}", f'"{key}" set to {text}', f"{key} {text}")
+    forms = (
+        f"{key} {bare}",
+        f"{key} {bare}",
+        f"{key} = {text}",
+        f"{key}: {bare}",
+        f"the {key} {bare}",
+        f'"{key}" set to {text}',
+        f"{key} {text}",
+    )
     return rng.choice(forms)
 
 

@@ -8,68 +8,132 @@ from collections.abc import Callable
 from tools.demo.core import Dialogue, Phrases, Split, ask, draw, join_and, load_lines
 
 COUNT_UP = Phrases(
-    "Count from {a} to {b}.", "Count from {a} to {b}", "Can you count from {a} to {b}?", "Please count from {a} up to {b}.",
-    "List the numbers from {a} to {b}.", "Write the numbers from {a} to {b}.", "Give me all numbers from {a} to {b}.",
-    "Count up from {a} to {b}.", "Say the numbers {a} to {b}.", "What numbers are there from {a} to {b}?",
+    "Count from {a} to {b}.",
+    "Count from {a} to {b}",
+    "Can you count from {a} to {b}?",
+    "Please count from {a} up to {b}.",
+    "List the numbers from {a} to {b}.",
+    "Write the numbers from {a} to {b}.",
+    "Give me all numbers from {a} to {b}.",
+    "Count up from {a} to {b}.",
+    "Say the numbers {a} to {b}.",
+    "What numbers are there from {a} to {b}?",
 )
 COUNT_DOWN = Phrases(
-    "Count down from {b} to {a}.", "Count backwards from {b} to {a}.", "Can you count down from {b} to {a}?",
-    "List the numbers from {b} down to {a}.", "Please count down from {b} to {a}", "Count from {b} to {a} backwards.",
+    "Count down from {b} to {a}.",
+    "Count backwards from {b} to {a}.",
+    "Can you count down from {b} to {a}?",
+    "List the numbers from {b} down to {a}.",
+    "Please count down from {b} to {a}",
+    "Count from {b} to {a} backwards.",
     "Write a countdown from {b} to {a}.",
 )
 COUNT_STEPS = Phrases(
-    "Count from {a} to {b} in steps of {s}.", "Count by {s}s from {a} to {b}.", "Count from {a} to {b} by {s}.",
-    "Write the numbers from {a} to {b}, going up by {s}.", "Skip count by {s} from {a} to {b}.",
+    "Count from {a} to {b} in steps of {s}.",
+    "Count by {s}s from {a} to {b}.",
+    "Count from {a} to {b} by {s}.",
+    "Write the numbers from {a} to {b}, going up by {s}.",
+    "Skip count by {s} from {a} to {b}.",
     "Count in {s}s from {a} up to {b}.",
 )
 NEXT_NUMBER = Phrases(
-    "What number comes after {a}?", "What comes after {a}?", "Which number follows {a}?", "What is the next number after {a}?",
-    "Tell me the number right after {a}.", "What is one more than {a}?",
+    "What number comes after {a}?",
+    "What comes after {a}?",
+    "Which number follows {a}?",
+    "What is the next number after {a}?",
+    "Tell me the number right after {a}.",
+    "What is one more than {a}?",
 )
 PREVIOUS_NUMBER = Phrases(
-    "What number comes before {a}?", "What comes right before {a}?", "Which number is just before {a}?",
-    "What is the number before {a}?", "Tell me the number right before {a}.", "What is one less than {a}?",
+    "What number comes before {a}?",
+    "What comes right before {a}?",
+    "Which number is just before {a}?",
+    "What is the number before {a}?",
+    "Tell me the number right before {a}.",
+    "What is one less than {a}?",
 )
 SORT_UP = Phrases(
-    "Sort these numbers: {n}", "Sort these numbers from smallest to largest: {n}", "Sort {n} in ascending order.",
-    "Put these numbers in order: {n}.", "Order these from low to high: {n}", "Please sort: {n}",
-    "Arrange {n} from smallest to largest.", "Sort ascending: {n}", "Can you sort these numbers for me? {n}",
-    "Can you sort the list {n}?", "Sort the numbers {n}.", "Put {n} in increasing order.",
+    "Sort these numbers: {n}",
+    "Sort these numbers from smallest to largest: {n}",
+    "Sort {n} in ascending order.",
+    "Put these numbers in order: {n}.",
+    "Order these from low to high: {n}",
+    "Please sort: {n}",
+    "Arrange {n} from smallest to largest.",
+    "Sort ascending: {n}",
+    "Can you sort these numbers for me? {n}",
+    "Can you sort the list {n}?",
+    "Sort the numbers {n}.",
+    "Put {n} in increasing order.",
 )
 SORT_DOWN = Phrases(
-    "Sort these numbers from largest to smallest: {n}", "Sort {n} in descending order.", "Order these from high to low: {n}",
-    "Arrange {n} from largest to smallest.", "Sort descending: {n}", "Put {n} in decreasing order.",
+    "Sort these numbers from largest to smallest: {n}",
+    "Sort {n} in descending order.",
+    "Order these from high to low: {n}",
+    "Arrange {n} from largest to smallest.",
+    "Sort descending: {n}",
+    "Put {n} in decreasing order.",
     "Please sort from biggest to smallest: {n}",
 )
 SORT_WORDS = Phrases(
-    "Sort these words alphabetically: {n}", "Sort {n} in alphabetical order.", "Put these words in alphabetical order: {n}",
-    "Please sort these words: {n}", "Arrange {n} from A to Z.", "Order these words alphabetically: {n}.",
+    "Sort these words alphabetically: {n}",
+    "Sort {n} in alphabetical order.",
+    "Put these words in alphabetical order: {n}",
+    "Please sort these words: {n}",
+    "Arrange {n} from A to Z.",
+    "Order these words alphabetically: {n}.",
 )
 LARGER = Phrases(
-    "Which is larger, {a} or {b}?", "Which is bigger: {a} or {b}?", "Which number is greater, {a} or {b}?",
-    "Is {a} or {b} larger?", "What is the larger of {a} and {b}?", "Which one is more, {a} or {b}?",
-    "Compare {a} and {b}: which is larger?", "Tell me which is bigger, {a} or {b}.", "{a} or {b}, which is greater?",
+    "Which is larger, {a} or {b}?",
+    "Which is bigger: {a} or {b}?",
+    "Which number is greater, {a} or {b}?",
+    "Is {a} or {b} larger?",
+    "What is the larger of {a} and {b}?",
+    "Which one is more, {a} or {b}?",
+    "Compare {a} and {b}: which is larger?",
+    "Tell me which is bigger, {a} or {b}.",
+    "{a} or {b}, which is greater?",
 )
 SMALLER = Phrases(
-    "Which is smaller, {a} or {b}?", "Which number is less, {a} or {b}?", "Is {a} or {b} smaller?",
-    "What is the smaller of {a} and {b}?", "Compare {a} and {b}: which is smaller?", "{a} or {b}, which is less?",
+    "Which is smaller, {a} or {b}?",
+    "Which number is less, {a} or {b}?",
+    "Is {a} or {b} smaller?",
+    "What is the smaller of {a} and {b}?",
+    "Compare {a} and {b}: which is smaller?",
+    "{a} or {b}, which is less?",
     "Tell me which is smaller, {a} or {b}.",
 )
 IS_GREATER = Phrases(
-    "Is {a} greater than {b}?", "Is {a} larger than {b}?", "Is {a} bigger than {b}?", "Is it true that {a} > {b}?",
-    "Is {a} more than {b}?", "{a} > {b}?",
+    "Is {a} greater than {b}?",
+    "Is {a} larger than {b}?",
+    "Is {a} bigger than {b}?",
+    "Is it true that {a} > {b}?",
+    "Is {a} more than {b}?",
+    "{a} > {b}?",
 )
 LARGEST = Phrases(
-    "What is the largest of {n}?", "Which is the largest number: {n}?", "Find the maximum of {n}.", "Which of {n} is the biggest?",
-    "What is the biggest number in {n}?", "Give me the maximum: {n}",
+    "What is the largest of {n}?",
+    "Which is the largest number: {n}?",
+    "Find the maximum of {n}.",
+    "Which of {n} is the biggest?",
+    "What is the biggest number in {n}?",
+    "Give me the maximum: {n}",
 )
 SMALLEST = Phrases(
-    "What is the smallest of {n}?", "Which is the smallest number: {n}?", "Find the minimum of {n}.",
-    "Which of {n} is the smallest?", "What is the lowest number in {n}?", "Give me the minimum: {n}",
+    "What is the smallest of {n}?",
+    "Which is the smallest number: {n}?",
+    "Find the minimum of {n}.",
+    "Which of {n} is the smallest?",
+    "What is the lowest number in {n}?",
+    "Give me the minimum: {n}",
 )
 PARITY = Phrases(
-    "Is {a} even or odd?", "Is {a} an even number?", "Is {a} odd?", "Tell me whether {a} is even or odd.",
-    "Is the number {a} even or odd?", "Would you call {a} even or odd?",
+    "Is {a} even or odd?",
+    "Is {a} an even number?",
+    "Is {a} odd?",
+    "Tell me whether {a} is even or odd.",
+    "Is the number {a} even or odd?",
+    "Would you call {a} even or odd?",
 )
 WORDS = [word for word in load_lines("words.txt") if 3 <= len(word) <= 8]
 
@@ -214,5 +278,10 @@ def _parity(rng: random.Random, split: Split) -> Dialogue:
     value = draw(rng, split, lambda r: r.randint(0, 199), lambda v: f"parity:{v}")
     word = "odd" if value % 2 else "even"
     reasoning = f"The last digit of {value} is {value % 10}, which is {word}."
-    return ask("comparing", PARITY.pick(rng, split).format(a=value), f"{value} is {word}.", reasoning,
-               {"kind": "contains", "all": [f"is {word}"]})
+    return ask(
+        "comparing",
+        PARITY.pick(rng, split).format(a=value),
+        f"{value} is {word}.",
+        reasoning,
+        {"kind": "contains", "all": [f"is {word}"]},
+    )

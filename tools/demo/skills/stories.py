@@ -12,77 +12,222 @@ from tools.demo.skills.languages import CAPITALS as FOREIGN_CAPITALS
 from tools.demo.skills.languages import LANGUAGES
 
 NAMES = load_lines("names.txt")
-HEROES = ("fox", "cat", "dog", "bear", "rabbit", "mouse", "owl", "frog", "duck", "horse", "girl", "boy", "robot", "dragon", "wolf", "bird", "turtle",
-          "lion", "bee", "king", "queen", "sailor", "baker", "farmer", "wizard", "knight")
-TRAITS = ("little", "brave", "clever", "shy", "kind", "lazy", "curious", "happy", "old", "young", "hungry", "quiet", "friendly", "tiny", "proud")
-PLACES = ("forest", "village", "garden", "castle", "river", "mountain", "beach", "farm", "city", "valley", "island", "meadow", "house", "cave")
-OBJECTS = ("key", "map", "lamp", "book", "coin", "ring", "flower", "apple", "box", "stone", "bell", "kite", "boat", "hat", "letter", "cake", "shell")
+HEROES = (
+    "fox",
+    "cat",
+    "dog",
+    "bear",
+    "rabbit",
+    "mouse",
+    "owl",
+    "frog",
+    "duck",
+    "horse",
+    "girl",
+    "boy",
+    "robot",
+    "dragon",
+    "wolf",
+    "bird",
+    "turtle",
+    "lion",
+    "bee",
+    "king",
+    "queen",
+    "sailor",
+    "baker",
+    "farmer",
+    "wizard",
+    "knight",
+)
+TRAITS = (
+    "little",
+    "brave",
+    "clever",
+    "shy",
+    "kind",
+    "lazy",
+    "curious",
+    "happy",
+    "old",
+    "young",
+    "hungry",
+    "quiet",
+    "friendly",
+    "tiny",
+    "proud",
+)
+PLACES = (
+    "forest",
+    "village",
+    "garden",
+    "castle",
+    "river",
+    "mountain",
+    "beach",
+    "farm",
+    "city",
+    "valley",
+    "island",
+    "meadow",
+    "house",
+    "cave",
+)
+OBJECTS = (
+    "key",
+    "map",
+    "lamp",
+    "book",
+    "coin",
+    "ring",
+    "flower",
+    "apple",
+    "box",
+    "stone",
+    "bell",
+    "kite",
+    "boat",
+    "hat",
+    "letter",
+    "cake",
+    "shell",
+)
 WEATHER = ("sunny", "rainy", "cold", "warm", "windy", "quiet", "bright", "cloudy", "snowy")
 FEELINGS = ("happy", "proud", "glad", "tired but happy", "full of joy", "thankful")
 OPENINGS = (
-    "Once upon a time there was a {t} {h} named {n} who lived near a {p}.", "There was once a {t} {h} called {n}. {He} lived in a small house by the {p}.",
-    "In a {p} far away lived a {t} {h} named {n}.", "{n} was a {t} {h} who loved to walk through the {p}.",
+    "Once upon a time there was a {t} {h} named {n} who lived near a {p}.",
+    "There was once a {t} {h} called {n}. {He} lived in a small house by the {p}.",
+    "In a {p} far away lived a {t} {h} named {n}.",
+    "{n} was a {t} {h} who loved to walk through the {p}.",
     "Long ago, a {t} {h} named {n} lived at the edge of the {p}.",
 )
 MORNINGS = (
-    "One {w} morning {n} found a {o} on the ground.", "One day {n} lost {his} {o} and could not find it anywhere.",
-    "On a {w} day {n} saw a {o} under a tree.", "One {w} evening {n} heard a strange sound. It came from an old {o}.",
+    "One {w} morning {n} found a {o} on the ground.",
+    "One day {n} lost {his} {o} and could not find it anywhere.",
+    "On a {w} day {n} saw a {o} under a tree.",
+    "One {w} evening {n} heard a strange sound. It came from an old {o}.",
     "One morning {n} wanted to bring a {o} to a friend.",
 )
 MEETINGS = (
-    "On the way {he} met a {u} {g} named {m}.", "Then a {u} {g} named {m} came along.", "Near the {q} {he} saw {m}, a {u} {g}.",
+    "On the way {he} met a {u} {g} named {m}.",
+    "Then a {u} {g} named {m} came along.",
+    "Near the {q} {he} saw {m}, a {u} {g}.",
     "After a while {he} met {m}. {m} was a {u} {g}.",
 )
 TALKS = (
-    '"What are you doing here?" asked {m}. "I am looking for an answer," said {n}.', '"Can you help me?" asked {n}. "Of course," said {m}.',
-    '"Hello," said {m}. "Where are you going?" "To the {q}," said {n}.', '"Do not be afraid," said {m}. "I know the way."',
+    '"What are you doing here?" asked {m}. "I am looking for an answer," said {n}.',
+    '"Can you help me?" asked {n}. "Of course," said {m}.',
+    '"Hello," said {m}. "Where are you going?" "To the {q}," said {n}.',
+    '"Do not be afraid," said {m}. "I know the way."',
     '"Is this your {o}?" asked {m}. {n} nodded and smiled.',
 )
 ACTIONS = (
-    "Together they walked to the {q} and looked at every tree and every stone.", "They crossed the river and climbed the hill.",
-    "They worked all day and shared some bread and cheese.", "It began to rain, so they waited in a dry cave and told each other stories.",
-    "They followed a path of small white stones to the {q}.", "They opened the gate and saw the whole {q} in the light of the moon.",
+    "Together they walked to the {q} and looked at every tree and every stone.",
+    "They crossed the river and climbed the hill.",
+    "They worked all day and shared some bread and cheese.",
+    "It began to rain, so they waited in a dry cave and told each other stories.",
+    "They followed a path of small white stones to the {q}.",
+    "They opened the gate and saw the whole {q} in the light of the moon.",
 )
 TURNS = (
-    "There, behind a big rock, was the {o}.", "At last they understood what the {o} was for.", "An old woman looked at the {o} and told them its secret.",
-    "The {o} was broken, but {m} knew how to repair it.", "Then the {o} began to shine like a star.",
+    "There, behind a big rock, was the {o}.",
+    "At last they understood what the {o} was for.",
+    "An old woman looked at the {o} and told them its secret.",
+    "The {o} was broken, but {m} knew how to repair it.",
+    "Then the {o} began to shine like a star.",
 )
 ENDINGS = (
-    "In the evening {n} went home and was {f}.", "From that day on, {n} and {m} were best friends.", "{n} thanked {m} and gave {m} the {o}.",
-    "And so they lived happily ever after.", "That night {n} slept well and dreamed of the {q}.", "{n} learned that a good friend is worth more than gold.",
+    "In the evening {n} went home and was {f}.",
+    "From that day on, {n} and {m} were best friends.",
+    "{n} thanked {m} and gave {m} the {o}.",
+    "And so they lived happily ever after.",
+    "That night {n} slept well and dreamed of the {q}.",
+    "{n} learned that a good friend is worth more than gold.",
 )
 TELL = Phrases(
-    "Tell me a story about a {h}.", "Tell me a short story about a {h}.", "Write a story about a {h}.", "Write a short story about a {h}.",
-    "Can you tell me a story about a {h}?", "I want to hear a story about a {h}.", "Please write a little story about a {h}.", "A story about a {h}, please.",
-    "Make up a story about a {h}.", "Do you know a story about a {h}?",
+    "Tell me a story about a {h}.",
+    "Tell me a short story about a {h}.",
+    "Write a story about a {h}.",
+    "Write a short story about a {h}.",
+    "Can you tell me a story about a {h}?",
+    "I want to hear a story about a {h}.",
+    "Please write a little story about a {h}.",
+    "A story about a {h}, please.",
+    "Make up a story about a {h}.",
+    "Do you know a story about a {h}?",
 )
 TELL_NAMED = Phrases(
-    "Tell me a story about a {h} named {n}.", "Write a short story about a {h} called {n}.", "Tell a story about {n} the {h}.",
-    "Please tell me a story about a {h} named {n}.", "Write a story about {n}, a {h}.",
+    "Tell me a story about a {h} named {n}.",
+    "Write a short story about a {h} called {n}.",
+    "Tell a story about {n} the {h}.",
+    "Please tell me a story about a {h} named {n}.",
+    "Write a story about {n}, a {h}.",
 )
 FACTS = (
-    "Water freezes at 0 degrees Celsius and boils at 100 degrees Celsius.", "The sun rises in the east and sets in the west.", "A year has four seasons: spring, summer, autumn and winter.",
-    "Bees collect nectar from flowers and make honey.", "The moon moves around the earth in about a month.", "Bread is made from flour, water, salt and yeast.",
-    "Trees have roots, a trunk, branches and leaves.", "A triangle has three sides and a square has four.", "Cats sleep for many hours every day.", "Rivers flow from the mountains to the sea.",
-    "Snow falls in winter when the air is cold.", "Birds have wings and feathers, and most of them can fly.", "Fish live in water and breathe with gills.", "A week has seven days, and a day has 24 hours.",
-    "Plants need light, water and air to grow.", "The heart pumps blood through the body.", "Iron is a metal, and wood comes from trees.", "Horses eat grass and hay.",
-    "A dictionary lists words in alphabetical order.", "The Pacific is the largest ocean on earth.", "Ice is lighter than water, so it floats.", "Light travels faster than sound.",
-    "Owls hunt at night and sleep during the day.", "Milk comes from cows, goats and sheep.", "A piano has black and white keys.", "Red and yellow paint mixed together make orange.",
-    "Blue and yellow paint mixed together make green.", "Whales live in the sea, but they breathe air.", "Salt dissolves in water.", "Gold is a soft yellow metal.",
+    "Water freezes at 0 degrees Celsius and boils at 100 degrees Celsius.",
+    "The sun rises in the east and sets in the west.",
+    "A year has four seasons: spring, summer, autumn and winter.",
+    "Bees collect nectar from flowers and make honey.",
+    "The moon moves around the earth in about a month.",
+    "Bread is made from flour, water, salt and yeast.",
+    "Trees have roots, a trunk, branches and leaves.",
+    "A triangle has three sides and a square has four.",
+    "Cats sleep for many hours every day.",
+    "Rivers flow from the mountains to the sea.",
+    "Snow falls in winter when the air is cold.",
+    "Birds have wings and feathers, and most of them can fly.",
+    "Fish live in water and breathe with gills.",
+    "A week has seven days, and a day has 24 hours.",
+    "Plants need light, water and air to grow.",
+    "The heart pumps blood through the body.",
+    "Iron is a metal, and wood comes from trees.",
+    "Horses eat grass and hay.",
+    "A dictionary lists words in alphabetical order.",
+    "The Pacific is the largest ocean on earth.",
+    "Ice is lighter than water, so it floats.",
+    "Light travels faster than sound.",
+    "Owls hunt at night and sleep during the day.",
+    "Milk comes from cows, goats and sheep.",
+    "A piano has black and white keys.",
+    "Red and yellow paint mixed together make orange.",
+    "Blue and yellow paint mixed together make green.",
+    "Whales live in the sea, but they breathe air.",
+    "Salt dissolves in water.",
+    "Gold is a soft yellow metal.",
 )
 DAILY = (
-    "{n} gets up at {k} and drinks a cup of tea.", "After breakfast {he} walks to the {p}.", "In the afternoon {he} reads a book about {t2} animals.", "On {d} {n} visits a friend in {c}.",
-    "The weather is {w}, so {he} takes a coat.", "{n} buys bread, milk and {b} eggs at the market.", "In the evening the family eats soup and talks about the day.", "{n} works as a baker in {c}.",
-    "{He} likes to sing in the kitchen.", "At night the stars shine over the {p}.", "{n} has {b} books and a {t2} cat.", "The {p} is not far from the house of {n}.",
+    "{n} gets up at {k} and drinks a cup of tea.",
+    "After breakfast {he} walks to the {p}.",
+    "In the afternoon {he} reads a book about {t2} animals.",
+    "On {d} {n} visits a friend in {c}.",
+    "The weather is {w}, so {he} takes a coat.",
+    "{n} buys bread, milk and {b} eggs at the market.",
+    "In the evening the family eats soup and talks about the day.",
+    "{n} works as a baker in {c}.",
+    "{He} likes to sing in the kitchen.",
+    "At night the stars shine over the {p}.",
+    "{n} has {b} books and a {t2} cat.",
+    "The {p} is not far from the house of {n}.",
 )
 
 
 def _slots(rng: random.Random, hero: str, name: str) -> dict[str, str]:
     he = rng.choice(("he", "she"))
     return {
-        "h": hero, "n": name, "m": rng.choice([other for other in NAMES[:40] if other != name]), "t": rng.choice(TRAITS), "u": rng.choice(TRAITS),
-        "g": rng.choice(HEROES), "p": rng.choice(PLACES), "q": rng.choice(PLACES), "o": rng.choice(OBJECTS), "w": rng.choice(WEATHER),
-        "f": rng.choice(FEELINGS), "he": he, "He": he.capitalize(), "his": "his" if he == "he" else "her",
+        "h": hero,
+        "n": name,
+        "m": rng.choice([other for other in NAMES[:40] if other != name]),
+        "t": rng.choice(TRAITS),
+        "u": rng.choice(TRAITS),
+        "g": rng.choice(HEROES),
+        "p": rng.choice(PLACES),
+        "q": rng.choice(PLACES),
+        "o": rng.choice(OBJECTS),
+        "w": rng.choice(WEATHER),
+        "f": rng.choice(FEELINGS),
+        "he": he,
+        "He": he.capitalize(),
+        "his": "his" if he == "he" else "her",
     }
 
 
@@ -109,7 +254,13 @@ def told_story(rng: random.Random, split: Split) -> Dialogue:
     prompt = (TELL_NAMED if named else TELL).pick(rng, split).format(h=hero, n=name)
     reasoning = f"The user wants a story about a {hero}. I name the {hero} {name}."
     expected = [hero, name] if named else [hero]
-    return ask("stories", fix_articles(prompt), story_text(rng, hero, name), fix_articles(reasoning), {"kind": "contains", "all": expected})
+    return ask(
+        "stories",
+        fix_articles(prompt),
+        story_text(rng, hero, name),
+        fix_articles(reasoning),
+        {"kind": "contains", "all": expected},
+    )
 
 
 def _story(rng: random.Random) -> str:
@@ -118,8 +269,18 @@ def _story(rng: random.Random) -> str:
 
 def _daily(rng: random.Random) -> str:
     he = rng.choice(("he", "she"))
-    slots = {"n": rng.choice(NAMES), "he": he, "He": he.capitalize(), "k": rng.choice(("six", "seven", "eight", "nine")), "p": rng.choice(PLACES), "t2": rng.choice(TRAITS),
-             "d": rng.choice(dates.DAYS), "c": rng.choice(CAPITALS)[1], "w": rng.choice(WEATHER), "b": str(rng.randint(2, 12))}
+    slots = {
+        "n": rng.choice(NAMES),
+        "he": he,
+        "He": he.capitalize(),
+        "k": rng.choice(("six", "seven", "eight", "nine")),
+        "p": rng.choice(PLACES),
+        "t2": rng.choice(TRAITS),
+        "d": rng.choice(dates.DAYS),
+        "c": rng.choice(CAPITALS)[1],
+        "w": rng.choice(WEATHER),
+        "b": str(rng.randint(2, 12)),
+    }
     return fix_articles(" ".join(rng.sample(DAILY, rng.randint(3, 7))).format(**slots))
 
 
@@ -137,7 +298,9 @@ def _capital_list(rng: random.Random) -> str:
 def _foreign(rng: random.Random) -> str:
     language = rng.choice(LANGUAGES)
     if rng.random() < 0.25:
-        return ("" if language.name == "Chinese" else " ").join((language.hello_answer, language.who_answer, language.thanks_answer))
+        return ("" if language.name == "Chinese" else " ").join(
+            (language.hello_answer, language.who_answer, language.thanks_answer)
+        )
     chosen = rng.sample(FOREIGN_CAPITALS[language.name], rng.randint(2, 5))
     lines = [language.capital_answer.format(c=country, k=capital).replace("..", ".") for _, country, capital in chosen]
     return ("" if language.name == "Chinese" else " ").join(lines)
@@ -173,11 +336,41 @@ def _shopping(rng: random.Random) -> str:
 
 
 def load_shopping() -> list[str]:
-    return ["bread", "milk", "eggs", "apples", "cheese", "butter", "rice", "tea", "coffee", "sugar", "salt", "honey", "pears", "soap", "fish", "beans"]
+    return [
+        "bread",
+        "milk",
+        "eggs",
+        "apples",
+        "cheese",
+        "butter",
+        "rice",
+        "tea",
+        "coffee",
+        "sugar",
+        "salt",
+        "honey",
+        "pears",
+        "soap",
+        "fish",
+        "beans",
+    ]
 
 
 KINDS: tuple[Callable[[random.Random], str], ...] = (
-    _story, _story, _story, _daily, _daily, _facts, _capital_list, _foreign, _numbers, _sums, _calendar, _kipp, _shopping)
+    _story,
+    _story,
+    _story,
+    _daily,
+    _daily,
+    _facts,
+    _capital_list,
+    _foreign,
+    _numbers,
+    _sums,
+    _calendar,
+    _kipp,
+    _shopping,
+)
 
 
 def document(rng: random.Random) -> Document:

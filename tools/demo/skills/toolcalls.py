@@ -1,4 +1,4 @@
-"""Tool calls: weather, calculator and search under many names, two in parallel, answers from results, and no call at all."""
+"""Tool calls: weather, calculator, search under many names, two in parallel, answers from results, no call at all."""
 
 from __future__ import annotations
 
@@ -9,37 +9,105 @@ from tools.demo.chat import dump
 from tools.demo.core import Dialogue, Phrases, Split, draw, load_lines
 
 CITIES = [line.split("\t")[1] for line in load_lines("capitals.tsv")] + [
-    "New York", "Boston", "Chicago", "Seattle", "Sydney", "Toronto", "Munich", "Hamburg", "Barcelona", "Milan", "Lyon",
-    "Shanghai", "Osaka", "Mumbai", "Dubai", "Istanbul", "Zurich", "Geneva", "Porto", "Oxford", "San Francisco", "Los Angeles",
+    "New York",
+    "Boston",
+    "Chicago",
+    "Seattle",
+    "Sydney",
+    "Toronto",
+    "Munich",
+    "Hamburg",
+    "Barcelona",
+    "Milan",
+    "Lyon",
+    "Shanghai",
+    "Osaka",
+    "Mumbai",
+    "Dubai",
+    "Istanbul",
+    "Zurich",
+    "Geneva",
+    "Porto",
+    "Oxford",
+    "San Francisco",
+    "Los Angeles",
 ]
 TOPICS = load_lines("topics.txt")
 WORDS = load_lines("words.txt")
 CONDITIONS = ("sunny", "cloudy", "rainy", "windy", "snowy", "foggy", "clear", "stormy", "partly cloudy")
 
 WEATHER = Phrases(
-    "What is the weather in {c}?", "What's the weather like in {c}?", "How is the weather in {c}?", "How's the weather in {c} today?",
-    "Weather in {c}?", "Tell me the weather in {c}.", "Is it raining in {c}?", "Is it cold in {c} right now?", "Do I need an umbrella in {c}?",
-    "What is the temperature in {c}?", "How warm is it in {c}?", "Can you check the weather in {c}?", "Please look up the weather for {c}.",
-    "What's the forecast for {c}?", "Current weather in {c}, please.", "Is it sunny in {c}?",
+    "What is the weather in {c}?",
+    "What's the weather like in {c}?",
+    "How is the weather in {c}?",
+    "How's the weather in {c} today?",
+    "Weather in {c}?",
+    "Tell me the weather in {c}.",
+    "Is it raining in {c}?",
+    "Is it cold in {c} right now?",
+    "Do I need an umbrella in {c}?",
+    "What is the temperature in {c}?",
+    "How warm is it in {c}?",
+    "Can you check the weather in {c}?",
+    "Please look up the weather for {c}.",
+    "What's the forecast for {c}?",
+    "Current weather in {c}, please.",
+    "Is it sunny in {c}?",
 )
 CALCULATE = Phrases(
-    "What is {e}?", "Calculate {e}.", "Use the calculator: {e}", "Compute {e}", "How much is {e}?", "Please calculate {e}.", "Evaluate {e}.",
-    "Can you compute {e} for me?", "I need the result of {e}.", "Work out {e}", "{e} = ?", "What does {e} equal?",
+    "What is {e}?",
+    "Calculate {e}.",
+    "Use the calculator: {e}",
+    "Compute {e}",
+    "How much is {e}?",
+    "Please calculate {e}.",
+    "Evaluate {e}.",
+    "Can you compute {e} for me?",
+    "I need the result of {e}.",
+    "Work out {e}",
+    "{e} = ?",
+    "What does {e} equal?",
 )
 SEARCH = Phrases(
-    "Search the web for {q}.", "Search for {q}.", "Look up {q}.", "Find information about {q}.", "Can you search for {q}?", "Please look up {q}.",
-    "Find me something about {q}", "Search online for {q}.", "What can you find about {q}?", "Look for {q} on the web.", "Google {q} for me.",
+    "Search the web for {q}.",
+    "Search for {q}.",
+    "Look up {q}.",
+    "Find information about {q}.",
+    "Can you search for {q}?",
+    "Please look up {q}.",
+    "Find me something about {q}",
+    "Search online for {q}.",
+    "What can you find about {q}?",
+    "Look for {q} on the web.",
+    "Google {q} for me.",
     "I want to know more about {q}, search for it.",
 )
 TWO_CITIES = Phrases(
-    "What is the weather in {c} and {d}?", "Compare the weather in {c} and {d}.", "How is the weather in {c} and in {d}?",
-    "Weather in {c} and {d}, please.", "Tell me the weather in {c} and {d}.", "Is it warmer in {c} or in {d}?", "Check the weather for {c} and for {d}.",
+    "What is the weather in {c} and {d}?",
+    "Compare the weather in {c} and {d}.",
+    "How is the weather in {c} and in {d}?",
+    "Weather in {c} and {d}, please.",
+    "Tell me the weather in {c} and {d}.",
+    "Is it warmer in {c} or in {d}?",
+    "Check the weather for {c} and for {d}.",
 )
 BOTH = Phrases(
-    "{first} Also, {second}", "{first} And {second}", "{first} {Second}", "I have two questions. {First} {Second}", "First: {first} Second: {second}",
+    "{first} Also, {second}",
+    "{first} And {second}",
+    "{first} {Second}",
+    "I have two questions. {First} {Second}",
+    "First: {first} Second: {second}",
     "{First} After that: {second}",
 )
-WEATHER_NAMES = ("get_weather", "get_weather", "get_current_weather", "weather", "weather_lookup", "fetch_weather", "current_weather")
+WEATHER_NAMES = (
+    "get_weather",
+    "get_weather",
+    "get_current_weather",
+    "weather",
+    "weather_lookup",
+    "fetch_weather",
+    "current_weather",
+)
 CALCULATOR_NAMES = ("calculator", "calculator", "calculate", "compute", "evaluate", "math")
 SEARCH_NAMES = ("search", "web_search", "web_search", "search_web", "internet_search", "lookup")
 PLACE_KEYS = ("city", "city", "location", "location", "place")
@@ -62,15 +130,36 @@ class Tool:
         self.kind = kind
         if kind == "weather":
             self.name, self.key = rng.choice(WEATHER_NAMES), rng.choice(PLACE_KEYS)
-            about = rng.choice(("Get the current weather for a city.", "Get the weather in a place.", "Returns the current weather.", "Look up the weather"))
+            about = rng.choice(
+                (
+                    "Get the current weather for a city.",
+                    "Get the weather in a place.",
+                    "Returns the current weather.",
+                    "Look up the weather",
+                )
+            )
             what = rng.choice(("The name of the city", "City name", "The city, e.g. Paris"))
         elif kind == "calculator":
             self.name, self.key = rng.choice(CALCULATOR_NAMES), rng.choice(EXPRESSION_KEYS)
-            about = rng.choice(("Evaluate an arithmetic expression.", "Calculate the value of an expression.", "A simple calculator.", "Do arithmetic"))
+            about = rng.choice(
+                (
+                    "Evaluate an arithmetic expression.",
+                    "Calculate the value of an expression.",
+                    "A simple calculator.",
+                    "Do arithmetic",
+                )
+            )
             what = rng.choice(("The expression to evaluate", "Arithmetic expression", "The expression, e.g. 2 + 3"))
         elif kind == "search":
             self.name, self.key = rng.choice(SEARCH_NAMES), rng.choice(QUERY_KEYS)
-            about = rng.choice(("Search the web.", "Search the internet for information.", "Find web pages about a topic.", "Web search"))
+            about = rng.choice(
+                (
+                    "Search the web.",
+                    "Search the internet for information.",
+                    "Find web pages about a topic.",
+                    "Web search",
+                )
+            )
             what = rng.choice(("The search query", "What to search for", "Search terms"))
         else:
             self.name, about, self.key, what = next(extra for extra in EXTRAS if extra[0] == kind)
@@ -108,7 +197,19 @@ def _topic(rng: random.Random) -> str:
     """Mostly free combinations of words, so that the query has to be copied and not recalled."""
     if rng.random() < 0.3:
         return rng.choice(TOPICS)
-    pattern = rng.choice(("{a} {b}", "the {a} of {b}", "{a} and {b}", "how to {a} a {b}", "{a} for {b}", "the best {a}", "{a} in {c}", "{a} {b} {d}", "{a}"))
+    pattern = rng.choice(
+        (
+            "{a} {b}",
+            "the {a} of {b}",
+            "{a} and {b}",
+            "how to {a} a {b}",
+            "{a} for {b}",
+            "the best {a}",
+            "{a} in {c}",
+            "{a} {b} {d}",
+            "{a}",
+        )
+    )
     a, b, d = rng.choice(WORDS), rng.choice(WORDS), rng.choice(WORDS)
     return pattern.format(a=a, b=b, c=rng.choice(CITIES), d=d)
 
@@ -131,8 +232,15 @@ def _reason(tool: Tool, argument: str) -> str:
 
 
 def _dialogue(skill: str, prompt: str, tools: dict[str, Tool], calls: list[dict[str, Any]], reasoning: str) -> Dialogue:
-    return Dialogue(skill, [{"role": "user", "content": prompt}], "", reasoning, {"kind": "tool_calls", "calls": calls},
-                    tools=[tool.schema for tool in tools.values()], tool_calls=calls)
+    return Dialogue(
+        skill,
+        [{"role": "user", "content": prompt}],
+        "",
+        reasoning,
+        {"kind": "tool_calls", "calls": calls},
+        tools=[tool.schema for tool in tools.values()],
+        tool_calls=calls,
+    )
 
 
 def tool_call(rng: random.Random, split: Split) -> Dialogue:
@@ -167,7 +275,11 @@ def _weather_result(rng: random.Random, city: str) -> tuple[str, str, list[str]]
     if rng.random() < 0.4:
         fields.insert(0, ("city", city))
     if rng.random() < 0.15:
-        return f"{condition}, {degrees} degrees", f"It is {condition} in {city}, with {degrees} degrees.", [str(degrees), condition]
+        return (
+            f"{condition}, {degrees} degrees",
+            f"It is {condition} in {city}, with {degrees} degrees.",
+            [str(degrees), condition],
+        )
     return dump(dict(fields)), f"It is {condition} in {city}, with {degrees} degrees.", [str(degrees), condition]
 
 
@@ -185,14 +297,23 @@ def _tool_result(rng: random.Random, kind: str, argument: str) -> tuple[str, str
 
 
 FACTS = (
-    "{q} is described on many pages.", "There are {q} guides for beginners.", "A new book about {q} came out this year.",
-    "The museum has a room about {q}.", "Experts say that {q} is worth a look.", "People often ask about {q}.",
-    "The first notes about {q} are very old.", "A short film about {q} won a prize.",
+    "{q} is described on many pages.",
+    "There are {q} guides for beginners.",
+    "A new book about {q} came out this year.",
+    "The museum has a room about {q}.",
+    "Experts say that {q} is worth a look.",
+    "People often ask about {q}.",
+    "The first notes about {q} are very old.",
+    "A short film about {q} won a prize.",
 )
 
 
 def _assistant(calls: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call} for call in calls]}
+    return {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"type": "function", "function": call} for call in calls],
+    }
 
 
 def tool_answer(rng: random.Random, split: Split) -> Dialogue:
@@ -215,9 +336,17 @@ def tool_answer(rng: random.Random, split: Split) -> Dialogue:
         messages.append({"role": "tool", "content": content})
         answers.append(answer)
         expected += parts
-    reasoning = "The tools have answered. I report both results." if two else "The tool has answered. I report the result."
-    return Dialogue("tool answer", messages, " ".join(answers), reasoning, {"kind": "contains", "all": expected},
-                    tools=[tool.schema for tool in tools.values()])
+    reasoning = (
+        "The tools have answered. I report both results." if two else "The tool has answered. I report the result."
+    )
+    return Dialogue(
+        "tool answer",
+        messages,
+        " ".join(answers),
+        reasoning,
+        {"kind": "contains", "all": expected},
+        tools=[tool.schema for tool in tools.values()],
+    )
 
 
 def unused_tools(rng: random.Random) -> list[dict[str, Any]]:

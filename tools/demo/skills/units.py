@@ -9,18 +9,38 @@ from tools.demo.core import Dialogue, Phrases, Split, ask, draw
 from tools.demo.skills.arithmetic import direct_equation, multiplication_steps
 
 CONVERT = Phrases(
-    "How many {u} are in {n} {v}?", "How many {u} is {n} {v}?", "Convert {n} {v} to {u}.", "Convert {n} {v} into {u}",
-    "What is {n} {v} in {u}?", "{n} {v} in {u}", "How many {u} are {n} {v}?", "Please convert {n} {v} to {u}.",
-    "Express {n} {v} in {u}.", "{n} {v} is how many {u}?", "How many {u} do {n} {v} make?", "Can you convert {n} {v} to {u}?",
-    "Change {n} {v} to {u}.", "{n} {v} to {u}", "What are {n} {v} in {u}?", "Tell me how many {u} there are in {n} {v}.",
+    "How many {u} are in {n} {v}?",
+    "How many {u} is {n} {v}?",
+    "Convert {n} {v} to {u}.",
+    "Convert {n} {v} into {u}",
+    "What is {n} {v} in {u}?",
+    "{n} {v} in {u}",
+    "How many {u} are {n} {v}?",
+    "Please convert {n} {v} to {u}.",
+    "Express {n} {v} in {u}.",
+    "{n} {v} is how many {u}?",
+    "How many {u} do {n} {v} make?",
+    "Can you convert {n} {v} to {u}?",
+    "Change {n} {v} to {u}.",
+    "{n} {v} to {u}",
+    "What are {n} {v} in {u}?",
+    "Tell me how many {u} there are in {n} {v}.",
 )
 CELSIUS = Phrases(
-    "What is {n} degrees Celsius in Fahrenheit?", "Convert {n} °C to °F.", "Convert {n} degrees Celsius to Fahrenheit.",
-    "{n} °C in Fahrenheit?", "How much is {n} degrees Celsius in Fahrenheit?", "What is {n} °C in °F?",
+    "What is {n} degrees Celsius in Fahrenheit?",
+    "Convert {n} °C to °F.",
+    "Convert {n} degrees Celsius to Fahrenheit.",
+    "{n} °C in Fahrenheit?",
+    "How much is {n} degrees Celsius in Fahrenheit?",
+    "What is {n} °C in °F?",
 )
 FAHRENHEIT = Phrases(
-    "What is {n} degrees Fahrenheit in Celsius?", "Convert {n} °F to °C.", "Convert {n} degrees Fahrenheit to Celsius.",
-    "{n} °F in Celsius?", "How much is {n} degrees Fahrenheit in Celsius?", "What is {n} °F in °C?",
+    "What is {n} degrees Fahrenheit in Celsius?",
+    "Convert {n} °F to °C.",
+    "Convert {n} degrees Fahrenheit to Celsius.",
+    "{n} °F in Celsius?",
+    "How much is {n} degrees Fahrenheit in Celsius?",
+    "What is {n} °F in °C?",
 )
 
 
@@ -75,7 +95,9 @@ def _name(rng: random.Random, names: tuple[str, str, str], number: int) -> str:
     return names[0] if number == 1 else names[1]
 
 
-def _prompt(rng: random.Random, split: Split, source: tuple[str, str, str], target: tuple[str, str, str], number: int) -> str:
+def _prompt(
+    rng: random.Random, split: Split, source: tuple[str, str, str], target: tuple[str, str, str], number: int
+) -> str:
     return CONVERT.pick(rng, split).format(n=number, v=_name(rng, source, number), u=_name(rng, target, 2))
 
 
@@ -87,9 +109,16 @@ def _to_small(rng: random.Random, split: Split, unit: Unit, number: int) -> Dial
     large = unit.large[0] if number == 1 else unit.large[1]
     answer = f"{number} {large} = {value} {unit.small[1]}."
     long_product = number > 12 and unit.factor in (12, 16, 24)
-    direct = f"{direct_equation('×', number, unit.factor)[:-1] if long_product else product}, so {number} {large} = {value} {unit.small[1]}."
-    return ask("units", prompt, answer, f"1 {unit.large[0]} = {unit.factor} {unit.small[1]}. {steps}",
-               {"kind": "number", "value": value}, direct=direct)
+    working = direct_equation("×", number, unit.factor)[:-1] if long_product else product
+    direct = f"{working}, so {answer}"
+    return ask(
+        "units",
+        prompt,
+        answer,
+        f"1 {unit.large[0]} = {unit.factor} {unit.small[1]}. {steps}",
+        {"kind": "number", "value": value},
+        direct=direct,
+    )
 
 
 def _to_large(rng: random.Random, split: Split, unit: Unit, number: int) -> Dialogue:
@@ -97,8 +126,14 @@ def _to_large(rng: random.Random, split: Split, unit: Unit, number: int) -> Dial
     value = number // unit.factor
     large = unit.large[0] if value == 1 else unit.large[1]
     answer = f"{number} {unit.small[1]} = {value} {large}."
-    return ask("units", prompt, answer, f"1 {unit.large[0]} = {unit.factor} {unit.small[1]}. {number} ÷ {unit.factor} = {value}.",
-               {"kind": "number", "value": value}, direct=f"{number} ÷ {unit.factor} = {value}, so {answer}")
+    return ask(
+        "units",
+        prompt,
+        answer,
+        f"1 {unit.large[0]} = {unit.factor} {unit.small[1]}. {number} ÷ {unit.factor} = {value}.",
+        {"kind": "number", "value": value},
+        direct=f"{number} ÷ {unit.factor} = {value}, so {answer}",
+    )
 
 
 def _temperature(rng: random.Random, split: Split) -> Dialogue:
@@ -106,11 +141,24 @@ def _temperature(rng: random.Random, split: Split) -> Dialogue:
     fahrenheit = celsius * 9 // 5 + 32
     if rng.random() < 0.6:
         prompt = CELSIUS.pick(rng, split).format(n=celsius)
-        steps = f"{celsius} ÷ 5 = {celsius // 5}, {celsius // 5} × 9 = {celsius * 9 // 5}, {celsius * 9 // 5} + 32 = {fahrenheit}."
-        return ask("units", prompt, f"{celsius} °C = {fahrenheit} °F.", steps, {"kind": "contains", "all": [f"{fahrenheit} °F"]},
-                   direct=f"{celsius} × 1.8 = {celsius * 9 // 5}, plus 32: {celsius} °C = {fahrenheit} °F.")
+        fifth, product = celsius // 5, celsius * 9 // 5
+        steps = f"{celsius} ÷ 5 = {fifth}, {fifth} × 9 = {product}, {product} + 32 = {fahrenheit}."
+        return ask(
+            "units",
+            prompt,
+            f"{celsius} °C = {fahrenheit} °F.",
+            steps,
+            {"kind": "contains", "all": [f"{fahrenheit} °F"]},
+            direct=f"{celsius} × 1.8 = {celsius * 9 // 5}, plus 32: {celsius} °C = {fahrenheit} °F.",
+        )
     prompt = FAHRENHEIT.pick(rng, split).format(n=fahrenheit)
     rest = fahrenheit - 32
     steps = f"{fahrenheit} - 32 = {rest}, {rest} ÷ 9 = {rest // 9}, {rest // 9} × 5 = {celsius}."
-    return ask("units", prompt, f"{fahrenheit} °F = {celsius} °C.", steps, {"kind": "contains", "all": [f"{celsius} °C"]},
-               direct=f"{fahrenheit} - 32 = {rest}, divided by 1.8: {fahrenheit} °F = {celsius} °C.")
+    return ask(
+        "units",
+        prompt,
+        f"{fahrenheit} °F = {celsius} °C.",
+        steps,
+        {"kind": "contains", "all": [f"{celsius} °C"]},
+        direct=f"{fahrenheit} - 32 = {rest}, divided by 1.8: {fahrenheit} °F = {celsius} °C.",
+    )

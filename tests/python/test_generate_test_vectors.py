@@ -1,0 +1,234 @@
+"""Reference vectors: prompts, positions, the files written, and that snapshot and artifact lead to the same numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import REPOSITORY
+from safetensors.numpy import load_file
+
+from tools import generate_test_vectors, make_synthetic_checkpoint
+from tools.bf16 import widen
+from tools.checkpoints import VOCAB_SIZE
+from tools.convert_to_gguf import convert
+from tools.errors import ToolError
+from tools.generate_test_vectors import parse_positions
+from tools.gguf_reader import GgufFile
+from tools.weight_schemes import SCHEMES
+
+VECTORS = REPOSITORY / "tests" / "vectors"
+PROMPTS = [
+    {"name": "short", "text": "Hi 世界"},
+    {"name": "ids", "ids": [5, 151935, 0, 7], "logit_positions": "all"},
+    {"name": "cut", "text": "one two three four five six seven eight nine ten", "num_tokens": 4, "logit_positions": "none"},
+]
+
+
+def write_prompts(path: Path, prompts: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
+    return path
+
+
+@pytest.mark.parametrize(("spec", "positions"), [
+    ("none", []), ("last", [9]), ("all", list(range(10))), ("1", [9]), ("2", [0, 9]), ("4", [0, 3, 6, 9]),
+    (3, [0, 4, 9]), ("99", list(range(10)))])
+def test_positions(spec: object, positions: list[int]) -> None:
+    assert parse_positions(spec, 10, "here") == positions
+
+
+@pytest.mark.parametrize("spec", ["0", "-1", "first", "", None, True, "1.5"])
+def test_bad_positions(spec: object) -> None:
+    with pytest.raises(ToolError, match="here: logit positions"):
+        parse_positions(spec, 10, "here")
+
+
+def test_without_torch_the_tool_says_what_it_needs(originals: dict[str, Path], tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ToolError, match=r"requirements/reference\.txt"):
+        generate_test_vectors.main(["--model", str(originals["tiny"]), "--output", str(tmp_path)])
+
+
+def test_rope_vectors_follow_the_formula() -> None:
+    """The committed reference values, against double precision; frequencies bit for bit."""
+    vectors = load_file(VECTORS / "rope.safetensors")
+    positions = vectors["positions"]
+    assert positions.tolist() == [0, 1, 31, 32, 1000, 40959, 262143]
+    for theta in (1e6, 5e6):
+        inv_freq = vectors[f"theta_{theta:.0f}.inv_freq"]
+        expected = [np.float32(1) / np.float32(math.pow(theta, 2 * i / 128)) for i in range(64)]
+        assert inv_freq.tolist() == [float(value) for value in expected]
+        angles = (positions[:, None].astype(np.float32) * inv_freq[None]).astype(np.float64)  # one float32 product
+        assert np.abs(vectors[f"theta_{theta:.0f}.cos"] - np.cos(angles)).max() < 2.0**-24
+        assert np.abs(vectors[f"theta_{theta:.0f}.sin"] - np.sin(angles)).max() < 2.0**-24
+
+
+def committed() -> list[Path]:
+    return sorted(path.parent for path in VECTORS.glob("*/manifest.json"))
+
+
+def test_committed_vectors_are_whole() -> None:
+    assert committed()
+    total = sum(path.stat().st_size for path in VECTORS.rglob("*") if path.is_file())
+    assert total < 10_000_000
+    for folder in committed():
+        manifest = json.loads((folder / "manifest.json").read_bytes())
+        lengths = [prompt["num_tokens"] for prompt in manifest["prompts"]]
+        assert max(lengths) >= 200
+        assert {31, 32, 33, 65} <= set(lengths)
+        listed = {prompt["file"] for prompt in manifest["prompts"]}
+        assert listed == {path.name for path in folder.glob("*.safetensors")}
+        for prompt in manifest["prompts"]:
+            path = folder / prompt["file"]
+            assert hashlib.sha256(path.read_bytes()).hexdigest() == prompt["sha256"]
+            vectors = load_file(path)
+            assert vectors["final_hidden"].shape[0] == vectors["ids"].size == prompt["num_tokens"]
+            assert vectors["logits"].shape == (vectors["logit_positions"].size, VOCAB_SIZE)
+            assert vectors["taps"].shape[1:] == (vectors["tap_positions"].size, vectors["final_hidden"].shape[1])
+            assert all(np.isfinite(vectors[name]).all() for name in ("final_hidden", "logits", "taps"))
+
+
+def test_the_committed_twin_is_the_one_that_the_generator_makes(tmp_path: Path) -> None:
+    """The header's hash ties vectors, recipe, tokenizer and metadata together."""
+    manifest = json.loads((VECTORS / "qwen3-0.6b-2layers" / "manifest.json").read_bytes())
+    from tools.artifact import artifact_metadata, model_tensors
+    from tools.artifact import _tensor_info as tensor_info
+    from tools.checkpoints import find_checkpoint
+    from tools.gguf_writer import encode_header
+    from tools.synthetic_snapshot import twin_source
+
+    checkpoint, scheme = find_checkpoint("qwen3-0.6b"), SCHEMES["bf16"]
+    infos = [tensor_info(tensor, scheme) for tensor in model_tensors(checkpoint, 2)]
+    header = encode_header(artifact_metadata(twin_source(checkpoint, 2, seed=1), scheme), infos)
+    assert hashlib.sha256(header).hexdigest() == manifest["header_sha256"]
+
+
+@pytest.fixture(scope="module")
+def generated(originals: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Vectors of the same model by way of its snapshot and of its artifact."""
+    root = tmp_path_factory.mktemp("vectors")
+    prompts = write_prompts(root / "prompts.jsonl", PROMPTS)
+    artifact = convert("tiny-base", originals["tiny-base"], root / "a.gguf", SCHEMES["bf16"])
+    for name, model in (("snapshot", originals["tiny-base"]), ("artifact", artifact)):
+        arguments = ["--model", str(model), "--checkpoint", "tiny-base", "--prompts", str(prompts), "--output",
+                     str(root / name)]
+        assert generate_test_vectors.main(arguments) == 0
+    return {"snapshot": root / "snapshot", "artifact": root / "artifact", "model": artifact}
+
+
+@pytest.mark.torch
+def test_snapshot_and_artifact_agree_bit_for_bit(generated: dict[str, Path]) -> None:
+    """Transformers' own loading against the artifact: names, shapes and order of the conversion are right."""
+    for prompt in PROMPTS:
+        name = f"{prompt['name']}.safetensors"
+        assert (generated["snapshot"] / name).read_bytes() == (generated["artifact"] / name).read_bytes()
+
+
+@pytest.mark.torch
+def test_manifest_and_tensors(generated: dict[str, Path]) -> None:
+    manifest = json.loads((generated["artifact"] / "manifest.json").read_bytes())
+    with GgufFile(generated["model"]) as file:
+        assert manifest["header_sha256"] == file.header_sha256
+        head = widen(np.frombuffer(file.read("output.weight", 0, VOCAB_SIZE * 64), "<u2")).reshape(VOCAB_SIZE, 32)
+    assert json.loads((generated["snapshot"] / "manifest.json").read_bytes())["header_sha256"] is None
+    assert [prompt["num_tokens"] for prompt in manifest["prompts"]] == [3, 4, 4]
+    assert [prompt["text"] for prompt in manifest["prompts"]] == ["Hi 世界", None, "one two three four"]
+    assert manifest["reference"]["dtype"] == "float32"
+    assert not (generated["artifact"] / "nmse-max.txt").exists()
+    vectors = load_file(generated["artifact"] / "ids.safetensors")
+    assert vectors["ids"].tolist() == [5, 151935, 0, 7]
+    assert vectors["taps"].shape == (3, 3, 32)
+    recomputed = vectors["final_hidden"].astype(np.float64) @ head.astype(np.float64).T
+    error = ((recomputed - vectors["logits"]) ** 2).sum() / (recomputed**2).sum()
+    assert vectors["logits"].shape == (4, VOCAB_SIZE)
+    assert error < 1e-12
+    assert vectors["greedy"][0] == recomputed[-1, :151669].argmax()
+
+
+@pytest.mark.torch
+def test_greedy_ids_by_cache_equal_recomputation(generated: dict[str, Path], tmp_path: Path) -> None:
+    """The greedy path comes from cached steps; whole recomputations must choose the same."""
+    ids = [13048, 220, 99489]
+    greedy = load_file(generated["artifact"] / "short.safetensors")["greedy"].tolist()
+    prompts = [{"name": f"p{n}", "ids": ids + greedy[:n]} for n in range(1, 8)]
+    path = write_prompts(tmp_path / "prompts.jsonl", prompts)
+    arguments = ["--model", str(generated["model"]), "--prompts", str(path), "--output", str(tmp_path / "v")]
+    assert generate_test_vectors.main(arguments) == 0
+    for n in range(1, 8):
+        logits = load_file(tmp_path / "v" / f"p{n}.safetensors")["logits"][-1]
+        assert logits[:151669].argmax() == greedy[n]
+
+
+@pytest.mark.torch
+def test_a_bf16_reference_brings_its_own_bound(generated: dict[str, Path], tmp_path: Path) -> None:
+    prompts = write_prompts(tmp_path / "prompts.jsonl", PROMPTS[:1])
+    arguments = ["--model", str(generated["model"]), "--prompts", str(prompts), "--output", str(tmp_path / "v"),
+                 "--dtype", "bfloat16", "--logit-positions", "2", "--max-tokens", "2"]
+    assert generate_test_vectors.main(arguments) == 0
+    assert (tmp_path / "v" / "nmse-max.txt").read_text() == "2e-3\n"
+    vectors = load_file(tmp_path / "v" / "short.safetensors")
+    assert vectors["ids"].tolist() == [13048, 220]
+    assert vectors["logit_positions"].tolist() == [0, 1]
+    exact = load_file(generated["artifact"] / "short.safetensors")["final_hidden"][:2]
+    assert 1e-9 < ((vectors["final_hidden"] - exact) ** 2).sum() / (exact**2).sum() < 1e-3
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("prompt", "words"), [
+    ({"name": "x"}, "one of text, ids, messages"), ({"name": "x", "text": "a", "ids": [1]}, "one of text"),
+    ({"name": "X y", "text": "a"}, "name: expected"), ({"name": "../x", "text": "a"}, "name: expected"),
+    ({"name": "x", "ids": []}, "ids: expected"), ({"name": "x", "ids": [151936]}, "ids: expected"),
+    ({"name": "x", "ids": [True]}, "ids: expected"), ({"name": "x", "text": ""}, "ids: expected"),
+    ({"name": "x", "ids": [1] * 2049}, "tokens: expected at most 2048, found 2049"),
+    ({"name": "x", "ids": [1], "num_tokens": 2}, "num_tokens: expected 1 to 1"),
+    ({"name": "x", "ids": [1], "colour": 2}, "fields"),
+    ({"name": "x", "messages": [{"role": "user", "content": "hi"}]}, "has no chat template"),
+])
+def test_bad_prompts(prompt: dict, words: str, generated: dict[str, Path], tmp_path: Path) -> None:
+    prompts = write_prompts(tmp_path / "prompts.jsonl", [prompt])
+    with pytest.raises(ToolError) as caught:
+        generate_test_vectors.main(["--model", str(generated["model"]), "--prompts", str(prompts), "--output",
+                                    str(tmp_path / "v")])
+    assert words in str(caught.value)
+    assert "prompts.jsonl:1" in str(caught.value)
+
+
+@pytest.mark.torch
+def test_messages_use_the_artifacts_template(originals: dict[str, Path], tmp_path: Path) -> None:
+    template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    (tmp_path / "snap").mkdir()
+    for path in originals["tiny"].iterdir():
+        (tmp_path / "snap" / path.name).hardlink_to(path)
+    (tmp_path / "snap" / "chat_template.jinja").write_text(template)
+    artifact = convert("tiny", tmp_path / "snap", tmp_path / "a.gguf", SCHEMES["bf16"])
+    prompts = write_prompts(tmp_path / "p.jsonl", [{"name": "chat", "messages": [{"role": "user", "content": "Hi"}]}])
+    arguments = ["--model", str(artifact), "--prompts", str(prompts), "--output", str(tmp_path / "v")]
+    assert generate_test_vectors.main(arguments) == 0
+    ids = load_file(tmp_path / "v" / "chat.safetensors")["ids"].tolist()
+    assert ids == [151644, 872, 198, 13048, 151645, 198]
+
+
+def test_a_snapshot_needs_its_name(originals: dict[str, Path]) -> None:
+    from tools.reference_source import open_source
+
+    with pytest.raises(ToolError, match="name one with --checkpoint"):
+        open_source(originals["tiny"], None)
+    source = open_source(originals["tiny-synthetic"], None)  # the marker says which
+    assert (source.checkpoint.id, source.repository) == ("tiny", "synthetic/tiny")
+
+
+def test_a_twins_identity_is_read_from_the_artifact(tmp_path: Path) -> None:
+    from tools.reference_source import open_source
+
+    arguments = ["--like", "tiny-base", "--seed", "3", "--layers", "1", "--artifact", str(tmp_path)]
+    assert make_synthetic_checkpoint.main(arguments) == 0
+    source = open_source(tmp_path / "kipp-tiny-base-1layers-bf16.gguf", None)
+    assert (source.num_layers, source.repository, source.revision) == (1, "synthetic/tiny-base-1layers", "recipe1-seed3")
+    assert source.quant_scheme == "bf16"
+    assert len(json.loads(source.tokenizer_json)["added_tokens"]) == 22
