@@ -148,7 +148,7 @@ def _kipp_keys(source: ArtifactSource, scheme: WeightScheme) -> list[Metadata]:
 def write_artifact(path: Path, source: ArtifactSource, scheme: WeightScheme, weights: TensorSource) -> int:
     """Writes the artifact under its name only once it is whole. Returns its size in bytes."""
     tensors = model_tensors(source.checkpoint, source.num_layers)
-    infos = [_tensor_info(tensor, scheme) for tensor in tensors]
+    infos = [tensor_info(tensor, scheme) for tensor in tensors]
     with AtomicFile(path) as file:
         writer = GgufWriter(file, artifact_metadata(source, scheme), infos)
         with tqdm(total=writer.total_bytes, unit="B", unit_scale=True, desc=path.name, disable=None) as progress:
@@ -164,7 +164,7 @@ def write_artifact(path: Path, source: ArtifactSource, scheme: WeightScheme, wei
     return writer.total_bytes
 
 
-def _tensor_info(tensor: ModelTensor, scheme: WeightScheme) -> TensorInfo:
+def tensor_info(tensor: ModelTensor, scheme: WeightScheme) -> TensorInfo:
     encoding = scheme.encoding_of(tensor)
     num_bytes = encoding.num_bytes(tensor.num_elements)
     return TensorInfo(tensor.gguf_name, tuple(reversed(tensor.shape)), encoding.ggml_type, num_bytes)

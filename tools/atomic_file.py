@@ -33,18 +33,27 @@ class AtomicFile:
         if self.target.is_dir():
             raise ToolError(f"{self.target}: is a folder; name the file to write")
         self.target.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            self._fd = os.open(self.partial, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(self._fd)
-                raise ToolError(f"{self.partial}: another process is writing {self.target.name}") from None
-            if self._still_named():
-                break
-            os.close(self._fd)  # its writer renamed or removed it between our open and our lock
-        os.ftruncate(self._fd, 0)
+        while not self._open_and_lock():
+            pass
+        try:
+            os.ftruncate(self._fd, 0)
+        except BaseException:
+            self._discard()
+            raise
         return self
+
+    def _open_and_lock(self) -> bool:
+        """False if another writer renamed or removed the file between our open and our lock."""
+        self._fd = os.open(self.partial, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._close()
+            raise ToolError(f"{self.partial}: another process is writing {self.target.name}") from None
+        if self._still_named():
+            return True
+        self._close()
+        return False
 
     def _still_named(self) -> bool:
         try:
@@ -100,8 +109,11 @@ class AtomicFile:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         if self._fd >= 0:
-            self.partial.unlink(missing_ok=True)
-            self._close()
+            self._discard()
+
+    def _discard(self) -> None:
+        self.partial.unlink(missing_ok=True)
+        self._close()
 
 
 def write_file(target: Path, data: bytes) -> None:

@@ -39,7 +39,7 @@ TEST(Phase1, PassesOnTheTwinAndShowsWhatRoundingCosts) {
   EXPECT_LT(rounded, kPhase1Nmse);
   EXPECT_LT(unrounded, rounded / 100.0);
   EXPECT_EQ(record->details.find("prompts")->items().size(), 2U);
-  EXPECT_GT(*record->details.find("kernels")->find("attention")->as_int64(), 0);
+  EXPECT_GE(record->details.find("kernels")->members().size(), 8U);  // one of each operator at least
 }
 
 TEST(Phase1, NoticesOneTamperedHiddenState) {

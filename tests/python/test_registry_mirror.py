@@ -39,7 +39,8 @@ def header_fields() -> list[str]:
 def header_entries() -> list[list[str]]:
     table = re.search(r"kCheckpoints = \{(.*?)\n\};", HEADER, re.S)
     assert table
-    return [[field.strip() for field in entry.split(",")] for entry in re.findall(r"Checkpoint\{(.*?)\}", table.group(1))]
+    entries = re.findall(r"Checkpoint\{(.*?)\}", table.group(1))
+    return [[field.strip() for field in entry.split(",")] for entry in entries]
 
 
 def cpp_literal(value: object, variant_names: dict[str, str]) -> str:

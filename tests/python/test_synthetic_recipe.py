@@ -1,4 +1,4 @@
-"""Recipe 1: docs/synthetic-twins.md written down again in plain Python integers, and compared with both implementations."""
+"""Recipe 1: docs/synthetic-twins.md once more in plain Python integers, compared with both implementations."""
 
 from __future__ import annotations
 
