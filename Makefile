@@ -6,7 +6,7 @@
 
 PROMPT ?= What is Kipp?
 PYTHON := .venv/bin/python
-KIPP := build/release/kipp
+KIPP := build/release/bin/kipp
 MODELS := models
 DEMO := $(MODELS)/kipp-kipp-demo-bf16.gguf
 JOBS ?= $(shell nproc)

@@ -10,19 +10,20 @@ if [ "${1:-}" = --preset ]; then
 fi
 jobs=${JOBS:-$(nproc)}
 
-if [ "$preset" = release ]; then
-  scripts/setup.sh test
-fi
+scripts/setup.sh test
 cmake --preset "$preset" -DKIPP_BUILD_TESTS=ON
 cmake --build --preset "$preset" -j "$jobs"
-
 make --no-print-directory demo
+
 status=0
 if [ "$preset" = release ]; then
   scripts/lint.sh || status=1
 fi
 ctest --preset "$preset" -j "$jobs" || status=1
 if [ "$preset" = release ]; then
-  .venv/bin/python -m pytest -q -rs tests || status=1
+  export KIPP_BINARY=build/release/bin/kipp
+  export KIPP_DEMO_ARTIFACT=models/kipp-kipp-demo-bf16.gguf
+  export KIPP_TWIN_ARTIFACT=build/release/artifacts/kipp-demo-2layers.gguf
+  .venv/bin/python -m pytest -q -rs tests/lint tests/python tests/cli || status=1
 fi
 exit $status

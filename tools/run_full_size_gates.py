@@ -50,7 +50,7 @@ def gate_one(checkpoint: str, args: argparse.Namespace) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoints", nargs="+", metavar="ID", help="registry entries, in the order to run")
-    parser.add_argument("--kipp", type=Path, default=ROOT / "build/release/kipp", help="the engine's binary")
+    parser.add_argument("--kipp", type=Path, default=ROOT / "build/release/bin/kipp", help="the engine's binary")
     parser.add_argument("--machine", required=True, help="goes into the record's file name, for instance h200")
     parser.add_argument("--work", type=Path, default=ROOT / "build/twins", help="space for artifacts and vectors")
     parser.add_argument("--output", type=Path, default=ROOT / "bench/results", help="folder of the records")

@@ -43,7 +43,7 @@ std::vector<std::pair<std::string, bool>> read_lines(std::string_view bytes, siz
 using Lines = std::vector<std::pair<std::string, bool>>;
 
 TEST(LineReader, SplitsAtEveryBoundary) {
-  const std::string_view bytes("one\n\ntwo\0x\r\nlast", 17);
+  const std::string_view bytes("one\n\ntwo\0x\r\nlast", 16);
   const Lines expected = {{"one", false}, {"", false}, {std::string("two\0x\r", 6), false}, {"last", false}};
   for (size_t piece = 1; piece <= bytes.size(); ++piece) {
     EXPECT_EQ(read_lines(bytes, piece, 100), expected) << piece;

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import tools.checkpoints
+import tools.reference_source
 import tools.snapshot
 import tools.synthetic_snapshot
 from tools import make_synthetic_checkpoint
@@ -38,8 +39,9 @@ def tiny_registry() -> None:
     """Adds the tiny entries for the whole run; the mirror test reads the module's own tuple before that."""
     tools.checkpoints.CHECKPOINTS = (*tools.checkpoints.CHECKPOINTS, TINY, TINY_BASE, TINY_DEMO)
     # The same 11 MB are parsed by almost every test; the parser has tests of its own.
-    tools.snapshot.parse_tokenizer = functools.lru_cache(tools.snapshot.parse_tokenizer)
-    tools.synthetic_snapshot.parse_tokenizer = functools.lru_cache(tools.synthetic_snapshot.parse_tokenizer)
+    cached = functools.lru_cache(tools.snapshot.parse_tokenizer)
+    for module in (tools.snapshot, tools.synthetic_snapshot, tools.reference_source):
+        module.parse_tokenizer = cached
     tools.synthetic_snapshot._tokenizer_json = functools.lru_cache(tools.synthetic_snapshot._tokenizer_json)
 
 

@@ -110,7 +110,8 @@ TEST(Bpe, ChunksOfALongWordFitTogether) {
   for (int round = 0; round < 300; ++round) {
     const Tables tables(random_vocabulary(random, 1 + random() % 60));
     const uint32_t size = 4 + static_cast<uint32_t>(random() % 60);
-    const Bpe bpe(tables.merges, tables.vocabulary.byte_ids(), {.size = size, .margin = 1 + random() % (size - 1)});
+    const uint32_t margin = 1 + static_cast<uint32_t>(random()) % (size - 1);
+    const Bpe bpe(tables.merges, tables.vocabulary.byte_ids(), {.size = size, .margin = margin});
     BpeWorkspace workspace;
     const std::string word = random_word(random, 65 + random() % 300);
     Ids ids = {7};
