@@ -36,10 +36,12 @@ TokenizerData random_vocabulary(std::mt19937& random, size_t num_merges) {
 }
 
 struct Tables {
-  explicit Tables(const TokenizerData& data) : source(data.source()), index(source.tokens) {
+  explicit Tables(TokenizerData own) : data(std::move(own)), source(data.source()), index(source.tokens) {
     vocabulary = Vocabulary::build(source, index).value();
     merges = MergeTable::build(source.merges, source.tokens, vocabulary, index).value();
   }
+  Tables(const Tables&) = delete;
+  TokenizerData data;
   TokenizerSource source;
   TokenIndex index;
   Vocabulary vocabulary;
@@ -126,8 +128,7 @@ TEST(Bpe, ChunksOfALongWordFitTogether) {
 }
 
 const Tables& qwen_tables() {
-  static const TokenizerData data = testing::read_qwen_tokenizer(false);
-  static const Tables tables(data);
+  static const Tables tables(testing::read_qwen_tokenizer(false));
   return tables;
 }
 
