@@ -118,7 +118,7 @@ json bench_file(const Tokenizer& tokenizer, const std::string& path) {
   });
   size_t num_joined_ids = 0;
   const json one = time_ms([&] { num_joined_ids = tokenizer.encode(joined).value().size(); });
-  return {{"bytes", joined.size()}, {"texts", texts.size()},        {"separate", separate},
+  return {{"bytes", joined.size()}, {"texts", texts.size()},   {"separate", separate},
           {"joined", one},          {"separate_ids", num_ids}, {"joined_ids", num_joined_ids}};
 }
 

@@ -59,10 +59,27 @@ class _Cursor:
             element, count = int(self.scalar("<I")), int(self.scalar("<Q"))
             if element == _ARRAY:
                 raise ToolError(f"{self.path}: array of arrays")
-            return [self.value(element) for _ in range(count)]
+            return self.array(element, count)
         if kind not in _SCALARS:
             raise mismatch(self.path, f"value type at byte {self.position}", "a GGUF type", kind)
         return self.scalar(_SCALARS[kind])
+
+    def array(self, element: int, count: int) -> list[object]:
+        """Numbers in one go and strings in a tight loop: the vocabulary has 300,000 of them."""
+        if element in _SCALARS:
+            kind = _SCALARS[element][1]
+            return list(struct.unpack(f"<{count}{kind}", self.take(count * struct.calcsize(f"<{kind}"))))
+        if element != _STRING:
+            raise mismatch(self.path, f"element type at byte {self.position}", "a GGUF type", element)
+        values: list[object] = []
+        data, position, read_length = self.data, self.position, struct.Struct("<Q").unpack_from
+        for _ in range(count):
+            start = position + 8
+            if start > len(data) or (position := start + read_length(data, position)[0]) > len(data):
+                raise mismatch(self.path, f"header at byte {start - 8}", "a whole string", "the end")
+            values.append(data[start:position].decode("utf-8"))
+        self.position = position
+        return values
 
 
 class GgufFile:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes src/tokenizer/unicode_tables.cc from data/unicode; --check fails if the file is stale.
 
-Letters, numbers and white space are those of the reference's regex engine (char_classes.json); NFC splits the text at the
-code points of nfc_exceptions.json. The third kind of table, the code points that NFC can neither change nor join to what
-precedes them, only saves time: a code point that is not in it takes the slow way. It holds code points assigned in
+Letters, numbers and white space are those of the reference's regex engine (char_classes.json); NFC splits the text at
+the code points of nfc_exceptions.json. The third kind of table, the code points that NFC can neither change nor join to
+what precedes them, only saves time: a code point that is not in it takes the slow way. It holds code points assigned in
 Unicode 3.2 alone (plus the emoji blocks), whose normalisation is frozen, so that every Python makes the same file.
 """
 

@@ -35,13 +35,18 @@ def gate_one(checkpoint: str, args: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     artifact = folder / f"kipp-{checkpoint}-bf16.gguf"
     record = args.output / f"gates-{args.machine}-{checkpoint}-bf16.json"
-    python = sys.executable
-    status = step(f"{checkpoint}: twin", python, "-m", "tools.make_synthetic_checkpoint", "--like", checkpoint,
-                  "--seed", args.seed, "--artifact", artifact, "--device", args.generator)  # fmt: skip
-    status = status or step(f"{checkpoint}: reference", python, "-m", "tools.generate_test_vectors", "--model", artifact,
-                            "--output", folder / "vectors", "--device", args.device, "--prompts", args.prompts)  # fmt: skip
-    status = status or step(f"{checkpoint}: gates", args.kipp, "gates", "--model", artifact, "--allow-synthetic",
-                            "--vectors", folder / "vectors", *GATES, "--json", record)  # fmt: skip
+    vectors = folder / "vectors"
+    commands = {
+        "twin": [sys.executable, "-m", "tools.make_synthetic_checkpoint", "--like", checkpoint, "--seed", args.seed]
+        + ["--artifact", artifact, "--device", args.generator],
+        "reference": [sys.executable, "-m", "tools.generate_test_vectors", "--model", artifact, "--output", vectors]
+        + ["--device", args.device, "--prompts", args.prompts],
+        "gates": [args.kipp, "gates", "--model", artifact, "--allow-synthetic", "--vectors", vectors]
+        + [*GATES, "--json", record],
+    }
+    status = 0
+    for title, command in commands.items():
+        status = status or step(f"{checkpoint}: {title}", *command)
     if not args.keep:
         shutil.rmtree(folder)
     return status

@@ -45,31 +45,32 @@ class Tokenizer {
   // those four, text outside the byte alphabet), or the sizes that differ, or the byte that no token stands for.
   static Result<Tokenizer> create(const TokenizerSource& source);
 
-  // Bytes with a length (NUL is a character) to ids. Errors: kInvalidArgument (invalid UTF-8, with the byte offset of the
-  // invalid sequence), kCapacity (more than 2^30 bytes).
+  // Bytes with a length (NUL is a character) to ids. Errors: kInvalidArgument (invalid UTF-8, with the byte offset of
+  // the invalid sequence), kCapacity (more than 2^30 bytes).
   Result<std::vector<int32_t>> encode(std::string_view text, EncodeOptions options = {}) const;
 
-  // A list of pieces: normalisation, pre-tokeniser and BPE see the concatenated text of each maximal run of plain pieces,
-  // and a piece that is an added token's id stands alone. The chat renderer's way in: control tokens come only from the
-  // caller. Errors: kInvalidArgument naming the piece (invalid UTF-8, an id that is no added token's), kCapacity.
+  // A list of pieces: normalisation, pre-tokeniser and BPE see the concatenated text of each maximal run of plain
+  // pieces, and a piece that is an added token's id stands alone. The chat renderer's way in: control tokens come only
+  // from the caller. Errors: kInvalidArgument naming the piece (invalid UTF-8, an id that is no added token's),
+  // kCapacity.
   struct Piece {
     std::string_view text;  // ignored when token >= 0
     int32_t token = -1;     // an added token's id, or -1 for plain text
   };
   Result<std::vector<int32_t>> encode_pieces(std::span<const Piece> pieces) const;
 
-  // Joins the tokens' bytes, then replaces each maximal invalid part by one U+FFFD. Ids without a token (151669 and above)
-  // are skipped, as the reference does. Errors: kInvalidArgument (a negative id, with its index).
+  // Joins the tokens' bytes, then replaces each maximal invalid part by one U+FFFD. Ids without a token (151669 and
+  // above) are skipped, as the reference does. Errors: kInvalidArgument (a negative id, with its index).
   Result<std::string> decode(std::span<const int32_t> ids, bool skip_special_tokens = false) const;
 
   // The raw bytes of one id; empty for an id without a token. Errors: kInvalidArgument (a negative id).
   Result<std::string_view> token_bytes(int32_t id) const;
 
-  bool is_special(int32_t id) const;               // a control token (Hugging Face's "special": true)
+  bool is_special(int32_t id) const;                        // a control token (Hugging Face's "special": true)
   int32_t token_to_id(std::string_view added_token) const;  // id of an added token by its text, or -1
-  int32_t vocab_size() const;                      // 151,936
-  int32_t num_tokens() const;                      // ids below this one may be sampled: one above the last that has a
-                                                   // token (151,669; 151,665 without the four think/tool tokens)
+  int32_t vocab_size() const;                               // 151,936
+  int32_t num_tokens() const;  // ids below this one may be sampled: one above the last that has a
+                               // token (151,669; 151,665 without the four think/tool tokens)
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

@@ -35,29 +35,28 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain, const Body& body) {
     body(0, count);
     return;
   }
+  const Job job{&body, count, grain};
   {
     const std::lock_guard lock(mutex_);
-    KIPP_CHECK(body_ == nullptr);
-    body_ = &body;
-    count_ = count;
-    grain_ = grain;
+    KIPP_CHECK(!job_);
+    job_ = job;
+    ++num_jobs_;
     next_.store(0, std::memory_order_relaxed);
-    ++job_;
   }
   wake_.notify_all();
-  run_ranges();
+  run_ranges(job);
   std::unique_lock lock(mutex_);
-  body_ = nullptr;  // a worker that wakes from here on finds no job
+  job_.reset();  // a worker that wakes from here on finds no job
   done_.wait(lock, [this] { return inside_ == 0; });
 }
 
-void ThreadPool::run_ranges() {
+void ThreadPool::run_ranges(const Job& job) {
   while (true) {
-    const int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
-    if (begin >= count_) {
+    const int64_t begin = next_.fetch_add(job.grain, std::memory_order_relaxed);
+    if (begin >= job.count) {
       return;
     }
-    (*body_)(begin, std::min(begin + grain_, count_));
+    (*job.body)(begin, std::min(begin + job.grain, job.count));
   }
 }
 
@@ -65,14 +64,15 @@ void ThreadPool::work() {
   uint64_t seen = 0;
   std::unique_lock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [&] { return stop_ || (body_ != nullptr && job_ != seen); });
+    wake_.wait(lock, [&] { return stop_ || (job_ && num_jobs_ != seen); });
     if (stop_) {
       return;
     }
-    seen = job_;
+    seen = num_jobs_;
+    const Job job = *job_;
     ++inside_;
     lock.unlock();
-    run_ranges();
+    run_ranges(job);
     lock.lock();
     if (--inside_ == 0) {
       done_.notify_one();

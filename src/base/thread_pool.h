@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -30,17 +31,21 @@ class ThreadPool {
   void parallel_for(int64_t count, int64_t grain, const Body& body);
 
  private:
+  struct Job {
+    const Body* body;
+    int64_t count;
+    int64_t grain;
+  };
+
   void work();
-  void run_ranges();
+  void run_ranges(const Job& job);
 
   std::mutex mutex_;
   std::condition_variable wake_;  // workers wait for a job here
   std::condition_variable done_;  // the caller waits here for workers still inside the job
-  const Body* body_ = nullptr;    // the open job, or null
-  int64_t count_ = 0;
-  int64_t grain_ = 1;
-  uint64_t job_ = 0;    // number of jobs opened so far
-  int32_t inside_ = 0;  // workers inside the open job
+  std::optional<Job> job_;        // the open job; a thread copies it under the lock, since closing it does not wait
+  uint64_t num_jobs_ = 0;         // opened so far
+  int32_t inside_ = 0;            // workers inside the open job
   bool stop_ = false;
   std::atomic<int64_t> next_{0};  // first index that no thread has taken
   std::vector<std::thread> workers_;

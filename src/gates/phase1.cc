@@ -148,8 +148,12 @@ void judge_layers(const PromptVectors& prompt, const PromptOutcome& outcome, dou
 
 void judge(const GateInput& input, const PromptVectors& prompt, const PromptOutcome& outcome, PhaseRecord& record) {
   const double bound = phase1_bound(input.vectors);
-  const Bounds bounds{.nmse = bound, .near_tie_share = 1.0};  // near ties are judged over all prompts
+  // Near ties are judged over all prompts.
+  const Bounds bounds{.nmse = bound, .worst_nmse = kWorstRowFactor * bound, .near_tie_share = 1.0};
   record.fail_all(prompt.name, violations(outcome.rounded, bounds));
+  const double unrounded_bound = input.vectors.nmse_max.value_or(kPhase1UnroundedNmse);
+  record.fail_all(prompt.name + " (K and V in FP32)",
+                  violations(outcome.unrounded, {.nmse = unrounded_bound, .near_tie_share = 1.0}));
   if (!prompt.logit_positions.empty()) {
     record.fail_all(prompt.name + " (stored logits)", violations(outcome.stored, bounds));
     const double stored_bound = input.vectors.nmse_max.value_or(kStoredNmse);
@@ -211,6 +215,8 @@ Result<PhaseRecord> run_phase1(const GateInput& input) {
   record.fail_all("all prompts",
                   violations(rounded, {.nmse = bound, .near_tie_share = input.is_twin() ? kNearTieShareOfTwins : 0.0}));
   record.details.set("bound", Json::number(bound));
+  record.details.set("bound_of_a_row", Json::number(kWorstRowFactor * bound));
+  record.details.set("bound_kv_unrounded", Json::number(input.vectors.nmse_max.value_or(kPhase1UnroundedNmse)));
   record.details.set("logits", to_json(rounded));
   record.details.set("logits_kv_unrounded", to_json(unrounded));
   record.details.set("prompts", std::move(prompts));

@@ -30,8 +30,8 @@ Result<AddedTokens> AddedTokens::build(const Vocabulary& vocabulary, const Token
     added.tokens_.push_back({std::string(text), id});
     added.is_first_byte_[static_cast<uint8_t>(text[0])] = true;
   }
-  std::stable_sort(added.tokens_.begin(), added.tokens_.end(),
-                   [](const Token& a, const Token& b) { return a.text < b.text; });
+  std::sort(added.tokens_.begin(), added.tokens_.end(),
+            [](const Token& a, const Token& b) { return a.text != b.text ? a.text < b.text : a.id < b.id; });
   const auto same = std::adjacent_find(added.tokens_.begin(), added.tokens_.end(),
                                        [](const Token& a, const Token& b) { return a.text == b.text; });
   if (same != added.tokens_.end()) {

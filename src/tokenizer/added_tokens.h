@@ -36,7 +36,7 @@ class AddedTokens {
   };
   Match longest_at(std::string_view text, size_t position) const;
 
-  std::vector<Token> tokens_;            // ascending by bytes
+  std::vector<Token> tokens_;  // ascending by bytes
   std::array<bool, 256> is_first_byte_{};
 };
 

@@ -12,7 +12,9 @@ namespace {
 constexpr size_t kMaxShortWord = 64;
 constexpr uint32_t kEnd = UINT32_MAX;
 
-uint8_t byte_at(std::string_view word, size_t i) { return static_cast<uint8_t>(word[i]); }
+uint8_t byte_at(std::string_view word, size_t i) {
+  return static_cast<uint8_t>(word[i]);
+}
 
 }  // namespace
 
@@ -120,10 +122,10 @@ void Bpe::merge_long(std::string_view word, BpeWorkspace& workspace) const {
 }
 
 // Encodes chunk by chunk; false, with some of the ids appended, if the chunks do not fit together.
-// Why it is exact: no merge crossed a border between two final symbols, so the symbols of a chunk up to a border are the
-// encoding of the bytes up to it, and any two neighbours are the encoding of their own bytes. If the next chunk, which
-// begins at the border, begins with the symbol that followed the border in this one, then no merge can cross the border
-// in the whole word either: the first that did would also join those two neighbours on their own.
+// Why it is exact: no merge crossed a border between two final symbols, so the symbols of a chunk up to a border are
+// the encoding of the bytes up to it, and any two neighbours are the encoding of their own bytes. If the next chunk,
+// which begins at the border, begins with the symbol that followed the border in this one, then no merge can cross the
+// border in the whole word either: the first that did would also join those two neighbours on their own.
 bool Bpe::encode_chunks(std::string_view word, BpeWorkspace& workspace, std::vector<int32_t>& ids) const {
   const uint32_t border = chunks_.size - chunks_.margin;
   int32_t expected = -1;

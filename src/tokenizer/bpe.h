@@ -22,8 +22,8 @@ struct BpeWorkspace {
   std::vector<Symbol> symbols;  // [word's bytes] a symbol stands at the position of its first byte
   std::vector<uint32_t> batch;  // positions of the pairs of one rank
   RankQueue queue;
-  uint64_t num_scanned = 0;     // pairs looked at in short words so far
-  uint64_t num_whole = 0;       // long words whose chunks did not fit together
+  uint64_t num_scanned = 0;  // pairs looked at in short words so far
+  uint64_t num_whole = 0;    // long words whose chunks did not fit together
 
   uint64_t num_steps() const { return num_scanned + queue.num_steps(); }  // the work done, for the test of linearity
 };

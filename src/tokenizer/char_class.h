@@ -9,8 +9,8 @@ enum CharClass : uint8_t {
   kLetter = 1,
   kNumber = 2,
   kSpace = 4,
-  kNewline = 8,         // CR and LF only; also kSpace
-  kNfcInert = 16,       // see unicode_tables.h
+  kNewline = 8,    // CR and LF only; also kSpace
+  kNfcInert = 16,  // see unicode_tables.h
   kNfcException = 32,
 };
 

@@ -36,8 +36,7 @@ bool is_concatenation(std::string_view text, const Halves& halves) {
 // The id of left + right. Vocabularies are listed in order of their merges, so `guess` is nearly always right.
 int32_t find_merged(const Halves& halves, int32_t guess, std::span<const std::string_view> tokens,
                     const Vocabulary& vocabulary, const TokenIndex& index) {
-  if (vocabulary.type(guess) == TokenType::kNormal &&
-      is_concatenation(tokens[static_cast<size_t>(guess)], halves)) {
+  if (vocabulary.type(guess) == TokenType::kNormal && is_concatenation(tokens[static_cast<size_t>(guess)], halves)) {
     return guess;
   }
   return index.find(std::string(halves.left).append(halves.right));
@@ -65,12 +64,12 @@ void MergeTable::fill_byte_pairs(const Vocabulary& vocabulary) {
   }
 }
 
-Result<MergeTable> MergeTable::build(std::span<const std::string_view> merges,
-                                     std::span<const std::string_view> tokens, const Vocabulary& vocabulary,
-                                     const TokenIndex& index) {
+Result<MergeTable> MergeTable::build(std::span<const std::string_view> merges, std::span<const std::string_view> tokens,
+                                     const Vocabulary& vocabulary, const TokenIndex& index) {
   if (merges.size() > tokens.size()) {
-    return make_error(ErrorCode::kInvalidArtifact, fmt::format("merges: expected at most one for each of {} tokens, found {}",
-                                                               tokens.size(), merges.size()));
+    return make_error(
+        ErrorCode::kInvalidArtifact,
+        fmt::format("merges: expected at most one for each of {} tokens, found {}", tokens.size(), merges.size()));
   }
   MergeTable table;
   const size_t capacity = std::bit_ceil(merges.size() + merges.size() / 3 + 2);
@@ -90,8 +89,9 @@ Result<MergeTable> MergeTable::build(std::span<const std::string_view> merges,
     merged = find_merged(halves, merged + 1, tokens, vocabulary, index);
     if (left < 0 || right < 0 || merged < 0) {
       const std::string_view unknown = left < 0 ? halves.left : halves.right;
-      return bad_merge(rank, merges[rank], left < 0 || right < 0 ? fmt::format("{} is not a token", quote_token(unknown))
-                                                                 : "what it makes is not a token");
+      return bad_merge(rank, merges[rank],
+                       left < 0 || right < 0 ? fmt::format("{} is not a token", quote_token(unknown))
+                                             : "what it makes is not a token");
     }
     for (const int32_t half : {left, right}) {
       if (is_made[static_cast<size_t>(half)] == 0 && vocabulary.bytes(half).size() > 1) {

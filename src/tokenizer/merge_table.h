@@ -57,8 +57,8 @@ class MergeTable {
   void insert(int32_t left, int32_t right, uint32_t rank);
   void fill_byte_pairs(const Vocabulary& vocabulary);
 
-  std::vector<uint64_t> slots_;  // a power of two, at most three quarters full
-  std::vector<int32_t> merged_;  // [num_merges]
+  std::vector<uint64_t> slots_;            // a power of two, at most three quarters full
+  std::vector<int32_t> merged_;            // [num_merges]
   std::vector<uint32_t> byte_pair_ranks_;  // [256][256]
   size_t mask_ = 0;
   int shift_ = 0;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
 
 #include "tokenizer/char_class.h"
 #include "tokenizer/utf8.h"
@@ -16,24 +17,39 @@ namespace {
 
 constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
 
-int combining_class(int32_t code_point) { return utf8proc_get_property(code_point)->combining_class; }
+int combining_class(int32_t code_point) {
+  return utf8proc_get_property(code_point)->combining_class;
+}
+
+// Sorts a run of marks stably by class: 8 bits of class, 33 of position, 21 of code point in one number.
+void sort_marks(std::span<int32_t> marks, std::vector<uint64_t>& keys) {
+  keys.clear();
+  for (const int32_t mark : marks) {
+    keys.push_back(static_cast<uint64_t>(combining_class(mark)) << 54 | uint64_t{keys.size()} << 21 |
+                   static_cast<uint64_t>(mark));
+  }
+  std::sort(keys.begin(), keys.end());
+  std::transform(keys.begin(), keys.end(), marks.begin(),
+                 [](uint64_t key) { return static_cast<int32_t>(key & 0x1FFFFFU); });
+}
 
 // Canonical order (Unicode 3.11, D109): each run of marks stably by class. utf8proc's own ordering is an insertion
 // sort, quadratic in the length of a hostile run of marks.
-void order_marks(std::vector<int32_t>& code_points) {
-  auto position = code_points.begin();
-  while (position != code_points.end()) {
-    const auto first = std::find_if(position, code_points.end(), combining_class);
-    const auto last = std::find_if(first, code_points.end(), [](int32_t c) { return combining_class(c) == 0; });
+void order_marks(NfcBuffers& buffers) {
+  const auto end = buffers.code_points.end();
+  for (auto position = buffers.code_points.begin(); position != end;) {
+    const auto first = std::find_if(position, end, combining_class);
+    const auto last = std::find_if(first, end, [](int32_t c) { return combining_class(c) == 0; });
     const auto precedes = [](int32_t a, int32_t b) { return combining_class(a) < combining_class(b); };
     if (!std::is_sorted(first, last, precedes)) {
-      std::stable_sort(first, last, precedes);
+      sort_marks({first, last}, buffers.sort_keys);
     }
     position = last;
   }
 }
 
-void append_normalised(std::string_view segment, std::vector<int32_t>& code_points, std::string& out) {
+void append_normalised(std::string_view segment, NfcBuffers& buffers) {
+  std::vector<int32_t>& code_points = buffers.code_points;
   code_points.clear();
   for (size_t position = 0; position < segment.size();) {
     const CodePoint c = decode_valid_utf8(segment.data() + position);
@@ -44,11 +60,11 @@ void append_normalised(std::string_view segment, std::vector<int32_t>& code_poin
     code_points.insert(code_points.end(), parts.begin(), parts.begin() + count);
     position += c.length;
   }
-  order_marks(code_points);
+  order_marks(buffers);
   const utf8proc_ssize_t length =
       utf8proc_normalize_utf32(code_points.data(), static_cast<utf8proc_ssize_t>(code_points.size()), kOptions);
   for (utf8proc_ssize_t i = 0; i < length; ++i) {
-    append_utf8(static_cast<uint32_t>(code_points[static_cast<size_t>(i)]), out);
+    append_utf8(static_cast<uint32_t>(code_points[static_cast<size_t>(i)]), buffers.text);
   }
 }
 
@@ -83,7 +99,7 @@ std::string_view to_nfc(std::string_view text, NfcBuffers& buffers) {
       end += next.length;
     }
     buffers.text.append(text.substr(copied, segment_start - copied));
-    append_normalised(text.substr(segment_start, end - segment_start), buffers.code_points, buffers.text);
+    append_normalised(text.substr(segment_start, end - segment_start), buffers);
     copied = segment_start = position = end;
   }
   if (copied == 0) {

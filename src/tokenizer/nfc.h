@@ -11,6 +11,7 @@ namespace kipp {
 struct NfcBuffers {
   std::string text;
   std::vector<int32_t> code_points;
+  std::vector<uint64_t> sort_keys;
 };
 
 // Returns `text` itself if nothing had to be looked at closely, else a view of buffers.text. `text` is valid UTF-8.

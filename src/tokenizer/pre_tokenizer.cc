@@ -46,10 +46,18 @@ class Scanner {
   const uint8_t* classes_;
 };
 
-bool is_letter(uint8_t flags) { return (flags & kLetter) != 0; }
-bool is_space(uint8_t flags) { return (flags & kSpace) != 0; }
-bool is_newline(uint8_t flags) { return (flags & kNewline) != 0; }
-bool is_symbol(uint8_t flags) { return (flags & (kLetter | kNumber | kSpace)) == 0; }
+bool is_letter(uint8_t flags) {
+  return (flags & kLetter) != 0;
+}
+bool is_space(uint8_t flags) {
+  return (flags & kSpace) != 0;
+}
+bool is_newline(uint8_t flags) {
+  return (flags & kNewline) != 0;
+}
+bool is_symbol(uint8_t flags) {
+  return (flags & (kLetter | kNumber | kSpace)) == 0;
+}
 
 char32_t fold(uint32_t c) {
   if (c == 0x17F) {
@@ -66,20 +74,18 @@ size_t Scanner::contraction_end(size_t start) const {
     case U's':
     case U't':
     case U'm':
-    case U'd':
-      return after_first;
+    case U'd': return after_first;
     case U'r':
-    case U'v':
-      return fold(at(after_first).value) == U'e' ? after_first + 1 : start;
-    case U'l':
-      return fold(at(after_first).value) == U'l' ? after_first + 1 : start;
-    default:
-      return start;
+    case U'v': return fold(at(after_first).value) == U'e' ? after_first + 1 : start;
+    case U'l': return fold(at(after_first).value) == U'l' ? after_first + 1 : start;
+    default: return start;
   }
 }
 
 // [^\s\p{L}\p{N}]+[\r\n]*
-size_t Scanner::symbols_end(size_t start) const { return run_end(run_end(start, is_symbol), is_newline); }
+size_t Scanner::symbols_end(size_t start) const {
+  return run_end(run_end(start, is_symbol), is_newline);
+}
 
 // \s*[\r\n]+|\s+(?!\S)|\s+
 size_t Scanner::spaces_end(size_t start) const {

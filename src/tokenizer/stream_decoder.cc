@@ -36,6 +36,8 @@ Result<std::string> StreamDecoder::push(int32_t id) {
   return replace_invalid_utf8(text);
 }
 
-std::string StreamDecoder::finish() { return replace_invalid_utf8(std::exchange(pending_, {})); }
+std::string StreamDecoder::finish() {
+  return replace_invalid_utf8(std::exchange(pending_, {}));
+}
 
 }  // namespace kipp

@@ -47,8 +47,7 @@ size_t TokenIndex::locate(std::string_view text, uint64_t hash) const {
   const size_t mask = slots_.size() - 1;
   const auto tag = static_cast<uint32_t>(hash >> 32);
   size_t slot = hash & mask;
-  while (slots_[slot].id >= 0 &&
-         (slots_[slot].tag != tag || tokens_[static_cast<size_t>(slots_[slot].id)] != text)) {
+  while (slots_[slot].id >= 0 && (slots_[slot].tag != tag || tokens_[static_cast<size_t>(slots_[slot].id)] != text)) {
     slot = (slot + 1) & mask;
   }
   return slot;
@@ -64,6 +63,8 @@ int32_t TokenIndex::insert(int32_t id) {
   return slot.id;
 }
 
-int32_t TokenIndex::find(std::string_view text) const { return slots_[locate(text, hash_text(text))].id; }
+int32_t TokenIndex::find(std::string_view text) const {
+  return slots_[locate(text, hash_text(text))].id;
+}
 
 }  // namespace kipp

@@ -48,9 +48,8 @@ Result<void> check_size(size_t num_bytes) {
 Result<void> check_utf8(std::string_view text) {
   const size_t valid = valid_utf8_prefix(text);
   if (valid != text.size()) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("invalid UTF-8 at byte offset {} (byte 0x{:02X})", valid,
-                                  static_cast<uint8_t>(text[valid])));
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("invalid UTF-8 at byte offset {} (byte 0x{:02X})", valid,
+                                                               static_cast<uint8_t>(text[valid])));
   }
   return {};
 }
@@ -156,9 +155,15 @@ bool Tokenizer::is_special(int32_t id) const {
   return impl_->vocabulary.type(id) == TokenType::kControl;
 }
 
-int32_t Tokenizer::token_to_id(std::string_view added_token) const { return impl_->added.id_of(added_token); }
-int32_t Tokenizer::vocab_size() const { return impl_->vocabulary.size(); }
-int32_t Tokenizer::num_tokens() const { return impl_->vocabulary.num_tokens(); }
+int32_t Tokenizer::token_to_id(std::string_view added_token) const {
+  return impl_->added.id_of(added_token);
+}
+int32_t Tokenizer::vocab_size() const {
+  return impl_->vocabulary.size();
+}
+int32_t Tokenizer::num_tokens() const {
+  return impl_->vocabulary.num_tokens();
+}
 
 Tokenizer::Tokenizer(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;

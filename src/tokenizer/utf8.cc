@@ -7,8 +7,8 @@ namespace kipp {
 namespace {
 
 struct LeadByte {
-  uint8_t length;         // 0: not a lead byte
-  uint8_t low, high;      // range of the second byte
+  uint8_t length;     // 0: not a lead byte
+  uint8_t low, high;  // range of the second byte
 };
 
 LeadByte classify_lead(uint8_t lead) {

@@ -23,8 +23,8 @@ Result<void> check_sizes(const TokenizerSource& source) {
                                                                source.tokens.size(), source.types.size()));
   }
   if (source.tokens.size() < 256 || source.tokens.size() > kMaxTokens) {
-    return make_error(ErrorCode::kInvalidArtifact, fmt::format("tokens: expected 256 to {}, found {}", kMaxTokens,
-                                                               source.tokens.size()));
+    return make_error(ErrorCode::kInvalidArtifact,
+                      fmt::format("tokens: expected 256 to {}, found {}", kMaxTokens, source.tokens.size()));
   }
   return {};
 }
@@ -62,8 +62,8 @@ Result<Vocabulary> Vocabulary::build(const TokenizerSource& source, TokenIndex& 
         break;
       case TokenType::kUnused: break;
       default:
-        return bad_token(id, text, fmt::format("expected type 1, 3, 4 or 5, found {}",
-                                               static_cast<int32_t>(source.types[id])));
+        return bad_token(id, text,
+                         fmt::format("expected type 1, 3, 4 or 5, found {}", static_cast<int32_t>(source.types[id])));
     }
     vocabulary.ends_.push_back(static_cast<uint32_t>(vocabulary.bytes_.size()));
     if (source.types[id] != TokenType::kUnused) {

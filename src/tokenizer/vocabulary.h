@@ -19,8 +19,8 @@ inline constexpr size_t kMaxTokens = (size_t{1} << 18) - 1;
 class Vocabulary {
  public:
   // Enters the normal tokens into `index`, whose tokens are source.tokens.
-  // Errors: kInvalidArtifact naming the index (sizes, types, duplicates, empty tokens, text outside the byte alphabet) or
-  // the byte that has no token.
+  // Errors: kInvalidArtifact naming the index (sizes, types, duplicates, empty tokens, text outside the byte alphabet)
+  // or the byte that has no token.
   static Result<Vocabulary> build(const TokenizerSource& source, TokenIndex& index);
 
   int32_t size() const { return static_cast<int32_t>(types_.size()); }

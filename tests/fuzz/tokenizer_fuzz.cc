@@ -32,9 +32,7 @@ struct Vocabulary {
     tokens.push_back(std::move(text));
     types.push_back(type);
   }
-  TokenizerSource source() const {
-    return {{tokens.begin(), tokens.end()}, types, {merges.begin(), merges.end()}};
-  }
+  TokenizerSource source() const { return {{tokens.begin(), tokens.end()}, types, {merges.begin(), merges.end()}}; }
 };
 
 Vocabulary byte_vocabulary() {
@@ -48,13 +46,21 @@ Vocabulary byte_vocabulary() {
 // Enough merges that words of every kind merge over several steps, and added tokens that overlap.
 Tokenizer make_tokenizer() {
   Vocabulary vocabulary = byte_vocabulary();
-  for (const auto& [left, right] : std::vector<std::pair<std::string, std::string>>{
-           {"a", "a"}, {"aa", "aa"}, {"a", "b"}, {"ab", "a"}, {"aba", "b"}, {"<", "|"}, {" ", " "}, {"  ", "a"},
-           {"\xF0", "\x9F"}, {"\xCC", "\x81"}, {"\xE4", "\xB8"}}) {
+  for (const auto& [left, right] : std::vector<std::pair<std::string, std::string>>{{"a", "a"},
+                                                                                    {"aa", "aa"},
+                                                                                    {"a", "b"},
+                                                                                    {"ab", "a"},
+                                                                                    {"aba", "b"},
+                                                                                    {"<", "|"},
+                                                                                    {" ", " "},
+                                                                                    {"  ", "a"},
+                                                                                    {"\xF0", "\x9F"},
+                                                                                    {"\xCC", "\x81"},
+                                                                                    {"\xE4", "\xB8"}}) {
     vocabulary.add(kipp::to_byte_alphabet(left + right), TokenType::kNormal);
     vocabulary.merges.push_back(kipp::to_byte_alphabet(left) + " " + kipp::to_byte_alphabet(right));
   }
-  for (const char* added : {"<|im_end|>", "<|im_", "<think>", "<"}) {
+  for (const char* added : {"<|im_end|>", "<|im_", "<think>", "<t"}) {
     vocabulary.add(added, added[1] == '|' ? TokenType::kControl : TokenType::kUserDefined);
   }
   return Tokenizer::create(vocabulary.source()).value();

@@ -51,6 +51,17 @@ TEST(Phase1, NoticesOneTamperedHiddenState) {
   EXPECT_THAT(failures_of(input), Contains(AllOf(HasSubstr("hi: NMSE"), HasSubstr("at position 1"))));
 }
 
+// An error far below the bound for rounded K and V: only the figure without their rounding sees it.
+TEST(Phase1, NoticesASmallErrorThatRoundingWouldHide) {
+  GateInput input = short_input();
+  for (float& value : input.vectors.prompts[0].final_hidden) {
+    value *= 1.0005F;  // NMSE 2.5e-7
+  }
+  input.vectors.prompts[0].logit_positions.clear();
+  input.vectors.prompts[0].logits.clear();
+  EXPECT_THAT(failures_of(input), Contains(HasSubstr("(K and V in FP32): NMSE")));
+}
+
 TEST(Phase1, NoticesTamperedStoredLogits) {
   GateInput input = short_input();
   for (float& logit : input.vectors.prompts[0].logits) {

@@ -39,9 +39,10 @@ def tiny_registry() -> None:
     """Adds the tiny entries for the whole run; the mirror test reads the module's own tuple before that."""
     tools.checkpoints.CHECKPOINTS = (*tools.checkpoints.CHECKPOINTS, TINY, TINY_BASE, TINY_DEMO)
     # The same 11 MB are parsed by almost every test; the parser has tests of its own.
-    cached = functools.lru_cache(tools.snapshot.parse_tokenizer)
+    parse = tools.snapshot.parse_tokenizer
+    cached = functools.lru_cache(lambda data: parse(data, Path("tokenizer.json")))
     for module in (tools.snapshot, tools.synthetic_snapshot, tools.reference_source):
-        module.parse_tokenizer = cached
+        module.parse_tokenizer = lambda data, _path: cached(data)
     tools.synthetic_snapshot._tokenizer_json = functools.lru_cache(tools.synthetic_snapshot._tokenizer_json)
 
 

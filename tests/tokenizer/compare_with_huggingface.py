@@ -18,9 +18,36 @@ from pathlib import Path
 import tokenizers
 
 ADDED = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_response>"]
-FRAGMENTS = ["<|im_", "end|>", "<|", "|>", "<", ">", "</", "think>", "'s", "'RE", "'ll", "'\u017f", "'", "\u2019s", "'v"]
+FRAGMENTS = [
+    "<|im_",
+    "end|>",
+    "<|",
+    "|>",
+    "<",
+    ">",
+    "</",
+    "think>",
+    "'s",
+    "'RE",
+    "'ll",
+    "'\u017f",
+    "'",
+    "\u2019s",
+    "'v",
+]
 SPACES = [" ", "  ", "\n", "\r", "\r\n", "\t", "\x0b", "\x85", "\xa0", "\u2028", "\u3000", "\u200b", "\x1c", "\ufeff"]
-WORDS = ["hello", "World", "the", "qu", "\u4f60\u597d", "\u043f\u0440\u0438", "caf\u00e9", "na\u00efve", "\u0e01\u0e33", "\uac00\uac01"]
+WORDS = [
+    "hello",
+    "World",
+    "the",
+    "qu",
+    "\u4f60\u597d",
+    "\u043f\u0440\u0438",
+    "caf\u00e9",
+    "na\u00efve",
+    "\u0e01\u0e33",
+    "\uac00\uac01",
+]
 MARKS = ["\u0301", "\u0323", "\u0308", "\u093c", "\u3099", "\u0345", "\u1161", "\u11a8", "\u11a7", "\u0338", "\u05b0"]
 BASES = ["a", "o", "E", "\u1100", "\uac00", "\u30ab", "\u0915", "\u03b1", "\u1e9b", "\u0041\u030a", "\u212b", "\u2126"]
 DIGITS = ["0", "42", "\u0661", "\u00bd", "\u2167", "\uff11"]
@@ -70,7 +97,7 @@ def compare(texts: list[str], encoder: Path, references: tuple[tokenizers.Tokeni
         wanted = ";".join(" ".join(map(str, encoding.ids)) for encoding in (parsed, plain))
         if found != wanted:
             num_different += 1
-            print(f"{ascii(text)}\n  expected {wanted}\n  found    {found}", file=sys.stderr)
+            print(f"{text!a}\n  expected {wanted}\n  found    {found}", file=sys.stderr)
     return num_different
 
 

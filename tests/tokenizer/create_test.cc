@@ -7,8 +7,8 @@
 namespace kipp {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::byte_tokens;
+using ::testing::HasSubstr;
 using testing::TokenizerData;
 
 // 256 bytes, then ab, abc, one added token of either kind, one unused id.
@@ -17,8 +17,8 @@ TokenizerData small_vocabulary() {
   for (const char* token : {"ab", "abc", "<|end|>", "<think>", "[PAD260]"}) {
     data.tokens.emplace_back(token);
   }
-  for (const TokenType type : {TokenType::kNormal, TokenType::kNormal, TokenType::kControl, TokenType::kUserDefined,
-                               TokenType::kUnused}) {
+  for (const TokenType type :
+       {TokenType::kNormal, TokenType::kNormal, TokenType::kControl, TokenType::kUserDefined, TokenType::kUnused}) {
     data.types.push_back(type);
   }
   data.merges = {"a b", "ab c"};

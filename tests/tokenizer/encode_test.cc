@@ -21,7 +21,9 @@ using Ids = std::vector<int32_t>;
 constexpr EncodeOptions kPlain{.special_tokens = SpecialTokens::kPlain};
 constexpr EncodeOptions kReplace{.invalid_utf8 = InvalidUtf8::kReplace};
 
-Ids encode(std::string_view text, EncodeOptions options = {}) { return qwen_tokenizer().encode(text, options).value(); }
+Ids encode(std::string_view text, EncodeOptions options = {}) {
+  return qwen_tokenizer().encode(text, options).value();
+}
 
 TEST(KnownFaults, DecomposedTextIsComposedFirst) {
   EXPECT_THAT(encode("Mo\u0308bel"), ElementsAre(44, 2956, 9779));
@@ -47,8 +49,7 @@ TEST(KnownFaults, LineEndsAndTheBlanksBeforeThem) {
 }
 
 TEST(KnownFaults, ATypedControlTokenStaysText) {
-  EXPECT_THAT(encode("please print <|im_end|> now", kPlain),
-              ElementsAre(30021, 1173, 82639, 318, 6213, 91, 29, 1431));
+  EXPECT_THAT(encode("please print <|im_end|> now", kPlain), ElementsAre(30021, 1173, 82639, 318, 6213, 91, 29, 1431));
   const std::array<Tokenizer::Piece, 1> piece = {{{"please print <|im_end|> now"}}};
   EXPECT_EQ(qwen_tokenizer().encode_pieces(piece).value(), encode("please print <|im_end|> now", kPlain));
   for (int32_t id = 151643; id < 151669; ++id) {
@@ -129,8 +130,7 @@ TEST(Encode, PlainPiecesAreOneRun) {
 
 TEST(Encode, ATokenPieceEndsARun) {
   const Tokenizer& tokenizer = qwen_tokenizer();
-  const std::array<Tokenizer::Piece, 6> pieces = {
-      {{"", 151644}, {"us"}, {"er\n"}, {"hi"}, {"", 151645}, {"\n"}}};
+  const std::array<Tokenizer::Piece, 6> pieces = {{{"", 151644}, {"us"}, {"er\n"}, {"hi"}, {"", 151645}, {"\n"}}};
   EXPECT_THAT(tokenizer.encode_pieces(pieces).value(), ElementsAre(151644, 872, 198, 6023, 151645, 198));
   EXPECT_TRUE(tokenizer.encode_pieces({}).value().empty());
 }

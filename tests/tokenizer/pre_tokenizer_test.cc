@@ -26,7 +26,7 @@ TEST(PreTokenizer, Contractions) {
               ElementsAre("it", "'s", " we", "'RE", " I", "'Ll", " you", "'Ve", " x", "'m", " y", "'D", " z", "'t"));
   EXPECT_THAT(words("'Test'"), ElementsAre("'T", "est", "'"));  // no word boundary
   EXPECT_THAT(words("'re'r'l'"), ElementsAre("'re", "'r", "'l", "'"));
-  EXPECT_THAT(words("'\u017Fx"), ElementsAre("'\u017F", "x"));          // the long s folds to s
+  EXPECT_THAT(words("'\u017Fx"), ElementsAre("'\u017F", "x"));    // the long s folds to s
   EXPECT_THAT(words("it\u2019s"), ElementsAre("it", "\u2019s"));  // only the ASCII apostrophe
   EXPECT_THAT(words("'"), ElementsAre("'"));
 }

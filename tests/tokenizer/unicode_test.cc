@@ -62,7 +62,9 @@ std::string nfc_by_definition(const std::vector<uint32_t>& code_points, const st
   return out + utf8proc_nfc(piece);
 }
 
-bool is_surrogate(uint32_t code_point) { return code_point >= 0xD800 && code_point < 0xE000; }
+bool is_surrogate(uint32_t code_point) {
+  return code_point >= 0xD800 && code_point < 0xE000;
+}
 
 TEST(CharClass, EveryCodePointIsAsTheDataSay) {
   const auto data = read_unicode_data("char_classes.json");
@@ -90,9 +92,9 @@ TEST(Nfc, InertCodePointsAreInertInUtf8proc) {
   for (uint32_t code_point = 0; code_point < kNumCodePoints; ++code_point) {
     utf8proc_int32_t parts[8];
     int boundary_class = 0;
-    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code_point), parts, 8,
-                                               static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE),
-                                               &boundary_class);
+    const auto count =
+        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code_point), parts, 8,
+                                static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE), &boundary_class);
     first_part[code_point] = static_cast<uint32_t>(parts[0]);
     for (utf8proc_ssize_t i = 1; i < count; ++i) {
       joins_left.insert(static_cast<uint32_t>(parts[i]));
@@ -143,7 +145,8 @@ TEST(Nfc, RandomTextsFollowTheDefinition) {
       } while (is_surrogate(code_point));
     }
     const std::string text = to_utf8(code_points);
-    ASSERT_EQ(to_nfc(text, buffers), nfc_by_definition(code_points, exceptions)) << ::testing::PrintToString(code_points);
+    ASSERT_EQ(to_nfc(text, buffers), nfc_by_definition(code_points, exceptions))
+        << ::testing::PrintToString(code_points);
   }
 }
 

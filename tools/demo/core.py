@@ -19,6 +19,8 @@ ENTITY_MODULUS = 12
 # One in this many phrasings of a question is never trained on.
 PHRASE_MODULUS = 7
 SALT = "3"  # chosen so that the plainest phrasing of a question is mostly a trained one
+# A sampler that cannot meet a split must fail, not draw forever.
+MAX_DRAWS = 5000
 
 # A span between these two marks is tokenised one character at a time. A reversed word has no tokens of its own that
 # mean anything; spelling it out with one-letter tokens lets the model write it without guessing the merges.
@@ -74,10 +76,11 @@ class Phrases:
 
 def draw(rng: random.Random, split: Split, sample: Callable[[random.Random], T], entity: Callable[[T], str]) -> T:
     """A value whose entity belongs to the split, by rejection."""
-    while True:
+    for _ in range(MAX_DRAWS):
         value = sample(rng)
         if split.allows(entity(value)):
             return value
+    raise RuntimeError(f"no value of the {split.value} split in {MAX_DRAWS} draws, the last: {entity(value)}")
 
 
 @dataclass(slots=True)

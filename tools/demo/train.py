@@ -191,6 +191,7 @@ class Trainer:
         self.validation = validation_batches(
             encoder, self.vocabulary, a.tokens_per_batch, 64 if self.device.type == "cpu" else 3000, 77
         )
+        log(f"{len(self.validation)} validation batches")
         while self.pool.num_rows < a.first_rows and not self.stop:
             if not self.pool.load_from(self.folder):
                 time.sleep(0.2)

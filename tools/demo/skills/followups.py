@@ -71,17 +71,17 @@ def _country(rng: random.Random, split: Split) -> Dialogue:
 
 
 def _sum(rng: random.Random, split: Split) -> Dialogue:
-    a, b = arithmetic.draw_pair(rng, Split.TRAIN, "+")
-    total = a + b
     operator = rng.choice("+-")
-    if total > 99:
-        total, a, b = 50, 20, 30
-    c = draw(
-        rng,
-        split,
-        lambda r: r.randint(1, total if operator == "-" and total else 99),
-        lambda v: arithmetic.pair_key(operator, total, v),
-    )
+
+    def sample(rng: random.Random) -> tuple[int, int, int]:
+        a, b = arithmetic.draw_pair(rng, Split.TRAIN, "+")
+        if a + b > 99:
+            a, b = 20, 30
+        return a, b, rng.randint(1, a + b if operator == "-" and a + b else 99)
+
+    # All three at once: a small sum alone may have no second operand of the split.
+    a, b, c = draw(rng, split, sample, lambda v: arithmetic.pair_key(operator, v[0] + v[1], v[2]))
+    total = a + b
     question = arithmetic.ADD.pick(rng, Split.TRAIN).format(a=a, b=b)
     second = (ADD_MORE if operator == "+" else TAKE_AWAY).pick(rng, split).format(b=c)
     value = arithmetic.result_of(operator, total, c)
