@@ -36,13 +36,14 @@ def gate_one(checkpoint: str, args: argparse.Namespace) -> int:
     artifact = folder / f"kipp-{checkpoint}-bf16.gguf"
     record = args.output / f"gates-{args.machine}-{checkpoint}-bf16.json"
     vectors = folder / "vectors"
+    python = sys.executable
+    twin = ["--like", checkpoint, "--seed", args.seed, "--artifact", artifact, "--device", args.generator]
+    reference = ["--model", artifact, "--output", vectors, "--device", args.device, "--prompts", args.prompts]
+    gates = ["--model", artifact, "--allow-synthetic", "--vectors", vectors, *GATES, "--json", record]
     commands = {
-        "twin": [sys.executable, "-m", "tools.make_synthetic_checkpoint", "--like", checkpoint, "--seed", args.seed]
-        + ["--artifact", artifact, "--device", args.generator],
-        "reference": [sys.executable, "-m", "tools.generate_test_vectors", "--model", artifact, "--output", vectors]
-        + ["--device", args.device, "--prompts", args.prompts],
-        "gates": [args.kipp, "gates", "--model", artifact, "--allow-synthetic", "--vectors", vectors]
-        + [*GATES, "--json", record],
+        "twin": [python, "-m", "tools.make_synthetic_checkpoint", *twin],
+        "reference": [python, "-m", "tools.generate_test_vectors", *reference],
+        "gates": [args.kipp, "gates", *gates],
     }
     status = 0
     for title, command in commands.items():

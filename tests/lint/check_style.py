@@ -56,34 +56,43 @@ def check_file_size(path: Path, text: str) -> Iterator[str]:
 def blank_out(text: str) -> str:
     """C++ source with comments, strings and preprocessor lines blanked, line structure kept."""
     pattern = re.compile(
-        r'//[^\n]*|/\*.*?\*/|R"([^\s()\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#(?:\\\n|[^\n])*',
+        r'//[^\n]*|/\*.*?\*/|R"([^\s()\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
+        r"|^[ \t]*#(?:\\\n|[^\n])*",
         re.DOTALL | re.MULTILINE,
     )
     return pattern.sub(lambda match: "\n" * match.group(0).count("\n"), text)
 
 
 SCOPE = re.compile(r"\b(namespace|class|struct|union|enum|extern)\b[^;(){}=]*$")
-FUNCTION = re.compile(r"(\)|\bconst|\bnoexcept|\boverride|\bmutable)\s*(->\s*[^;{}]+)?$|\)\s*:\s*[^;{}]*(\)|\})\s*$")
+FUNCTION = re.compile(r"(\)|\bconst|\bnoexcept|\boverride|\bmutable)\s*(->\s*[^;{}]+)?$|\)\s*:\s*[^;]*(\)|\})\s*$")
 
 
 def cpp_functions(text: str) -> Iterator[tuple[int, int]]:
-    """(first line, number of lines) of every function body that is not nested in another."""
+    """(first line, number of lines) of every function body that is not nested in another.
+
+    A brace without a space before it is an initialiser (`b_{a}`): the formatter guarantees it.
+    """
     code = blank_out(text)
-    scopes: list[bool] = []  # True: the body of a function
+    scopes: list[str] = []  # "function", "scope" or "initialiser"
     start = 0
     segment_start = 0
     for index, char in enumerate(code):
         if char == "{":
             head = code[segment_start:index].strip()
-            inside = any(scopes)
-            is_function = not inside and not SCOPE.search(head) and bool(FUNCTION.search(head))
-            if is_function:
+            if index > 0 and not code[index - 1].isspace():
+                scopes.append("initialiser")
+                continue
+            if "function" not in scopes and not SCOPE.search(head) and FUNCTION.search(head):
                 start = index
-            scopes.append(is_function)
+                scopes.append("function")
+            else:
+                scopes.append("scope")
         elif char == "}" and scopes:
-            if scopes.pop():
-                first = code.count("\n", 0, start) + 1
-                yield first, code.count("\n", start, index) + 1
+            kind = scopes.pop()
+            if kind == "initialiser":
+                continue
+            if kind == "function":
+                yield code.count("\n", 0, start) + 1, code.count("\n", start, index) + 1
         if char in "{};":
             segment_start = index + 1
 
@@ -100,7 +109,8 @@ def check_python_functions(path: Path, text: str) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > MAX_FUNCTION_LINES:
-                yield f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {lines} lines; at most {MAX_FUNCTION_LINES}"
+                where = f"{path.relative_to(ROOT)}:{node.lineno}"
+                yield f"{where}: {node.name} has {lines} lines; at most {MAX_FUNCTION_LINES}"
 
 
 def layer_error(layer: str, target: str) -> bool:

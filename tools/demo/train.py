@@ -62,7 +62,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="folder for the packed checkpoint, the log and the evaluation")
     parser.add_argument("--minutes", type=float, default=8.5, help="for everything, evaluation included")
-    parser.add_argument("--evaluation-seconds", type=float, default=90, help="kept back at the end for the evaluation")
+    parser.add_argument("--evaluation-seconds", type=float, default=45, help="kept back at the end for the evaluation")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument(
         "--workers",
