@@ -66,7 +66,7 @@ json bench_shapes(const Tokenizer& tokenizer) {
       {"spaces", repeat(" ", 1'000'000)},
       {"newlines", repeat(" \n", 1'000'000)},
       {"random letters", letters},
-      {"unordered marks", "a" + repeat("\u0301\u0323", 1'000'000)},
+      {"unordered marks", repeat("\u0301\u0323", 1'000'000)},
       {"conjoining jamo", repeat("\u1100\u1161\u11A8", 1'000'000)},
       {"half control tokens", repeat("<|im_en", 1'000'000)},
       {"angle brackets", repeat("<", 1'000'000)},

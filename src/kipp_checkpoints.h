@@ -62,7 +62,7 @@ inline constexpr std::array kCheckpoints = {
     Checkpoint{"qwen3-14b-base", "Qwen/Qwen3-14B-Base", "0b0bd3732e2c374d483664439ea334928b65f304", Variant::kBase, 40, 5120, 17408, 40, 32768, 1e6F, false, false, false},
     Checkpoint{"qwen3-14b", "Qwen/Qwen3-14B", "40c069824f4251a91eefaf281ebe4c544efd3e18", Variant::kInstruct, 40, 5120, 17408, 40, 40960, 1e6F, false, true, false},
     Checkpoint{"qwen3-32b", "Qwen/Qwen3-32B", "9216db5781bf21249d130ec9da846c4624c16137", Variant::kInstruct, 64, 5120, 25600, 64, 40960, 1e6F, false, true, false},
-    Checkpoint{"kipp-demo", "kipp/demo", "0000000000000000000000000000000000000000", Variant::kInstruct, 8, 192, 512, 16, 2048, 1e6F, true, true, true},
+    Checkpoint{"kipp-demo", "kipp/demo", "be1cab85afa949e88e9bdb2a4c27201ff0567e91", Variant::kInstruct, 8, 192, 512, 16, 2048, 1e6F, true, true, true},
 };
 // clang-format on
 

@@ -102,7 +102,7 @@ CHECKPOINTS: tuple[Checkpoint, ...] = (
            (40, 5120, 17408, 40, 40960), 1e6, tied=False),
     _entry("qwen3-32b", "Qwen/Qwen3-32B", "9216db5781bf21249d130ec9da846c4624c16137", "instruct",
            (64, 5120, 25600, 64, 40960), 1e6, tied=False),
-    _entry("kipp-demo", "kipp/demo", UNPINNED_REVISION, "instruct",
+    _entry("kipp-demo", "kipp/demo", "be1cab85afa949e88e9bdb2a4c27201ff0567e91", "instruct",
            (8, 192, 512, 16, 2048), 1e6, tied=True, demo=True),
 )
 

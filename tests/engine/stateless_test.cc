@@ -29,7 +29,7 @@ TEST(StatelessTest, EqualsTheCachedPathAtEveryPosition) {
     options.placement_seed = 5;
     const auto model = open_twin(options);
     ASSERT_NE(model, nullptr);
-    const auto tokens = draw_tokens(100, 30);
+    const auto tokens = draw_tokens(70, 30);
     const auto expected = stateless_logits(*model, tokens);
     ASSERT_EQ(expected.size(), tokens.size());
     Session session = *model->new_session();
@@ -41,7 +41,7 @@ TEST(StatelessTest, EqualsTheCachedPathAtEveryPosition) {
 }
 
 TEST(StatelessTest, RoundingOfKAndVIsWhatTheSwitchTurnsOff) {
-  const auto tokens = draw_tokens(40, 31);
+  const auto tokens = draw_tokens(12, 31);
   ModelOptions options = twin_options();
   const auto rounded = open_twin(options);
   options.round_kv = false;
