@@ -18,7 +18,7 @@ if __package__ in (None, ""):  # run as a script: the package is one folder up
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 ROOT = Path(__file__).resolve().parents[1]
-GATES = ("--phase0", "--phase1", "--phase2", "--placement")
+GATES = ("phase0", "phase1", "phase2", "placement")
 
 
 def step(title: str, *command: object) -> int:
@@ -39,7 +39,8 @@ def gate_one(checkpoint: str, args: argparse.Namespace) -> int:
     python = sys.executable
     twin = ["--like", checkpoint, "--seed", args.seed, "--artifact", artifact, "--device", args.generator]
     reference = ["--model", artifact, "--output", vectors, "--device", args.device, "--prompts", args.prompts]
-    gates = ["--model", artifact, "--allow-synthetic", "--vectors", vectors, *GATES, "--json", record]
+    gates = ["--model", artifact, "--allow-synthetic", "--vectors", vectors, "--json", record]
+    gates += [f"--{gate}" for gate in args.gates]
     commands = {
         "twin": [python, "-m", "tools.make_synthetic_checkpoint", *twin],
         "reference": [python, "-m", "tools.generate_test_vectors", *reference],
@@ -63,6 +64,7 @@ def main() -> int:
     parser.add_argument("--prompts", type=Path, default=ROOT / "tests/vectors/prompts.jsonl")
     parser.add_argument("--device", default="cuda", help="of the reference: cuda or cpu")
     parser.add_argument("--generator", default="cuda", help="of the twin's weights: cuda or numpy")
+    parser.add_argument("--gates", nargs="+", choices=GATES, default=GATES, metavar="GATE", help=", ".join(GATES))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="keep artifacts and vectors")
     args = parser.parse_args()
