@@ -64,8 +64,8 @@ void check_kernels(Model& model, PhaseRecord& record) {
       {"kv_write", operators.kv_write != nullptr},   {"attention", operators.attention != nullptr},
       {"swiglu", operators.swiglu != nullptr},       {"residual_add", operators.residual_add != nullptr}};
   for (const auto& [name, is_exported] : exported) {
-    const auto ran = [name = std::string_view(name)](const auto& kernel) {
-      return kernel.first.starts_with(name) && kernel.second > 0;
+    const auto ran = [stem = std::string_view(name)](const auto& kernel) {
+      return kernel.first.starts_with(stem) && kernel.second > 0;
     };
     if (is_exported && std::none_of(report.kernels.begin(), report.kernels.end(), ran)) {
       record.fail("kernels", fmt::format("{} exports {}, but no kernel of it ran", report.backend, name));

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ if __package__ in (None, ""):  # run as a script
 from tools.demo.chat import render_prompt
 from tools.demo.checks import is_right, split_thinking
 from tools.demo.heldout import PROMPTS
+from tools.demo.snapshot import sha256
+from tools.gguf_reader import GgufFile
 
 STOP_TOKENS = (151645, 151643)
 
@@ -91,28 +94,68 @@ def run_transformers(
         "torch": torch.__version__,
         "device": device,
         "dtype": "float32",
+        "batch": batch,
+        "revision": sha256((snapshot / "model.safetensors").read_bytes())[:40],
     }
     return score(prompts, texts, how)
 
 
-def run_kipp(command: list[str], prompts: list[dict[str, Any]]) -> dict[str, Any]:
-    """One process, one JSON line per prompt in and out."""
+def request_lines(prompts: list[dict[str, Any]]) -> str:
+    """One JSON line per prompt, as `kipp run --jsonl` reads them."""
     fields = ("messages", "tools", "enable_thinking", "decode", "temperature")
-    lines = "".join(json.dumps({key: prompt[key] for key in fields if key in prompt}) + "\n" for prompt in prompts)
-    started = time.monotonic()
-    result = subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, encoding="utf-8", check=True)
-    replies = [json.loads(line) for line in result.stdout.splitlines()]
-    if len(replies) != len(prompts):
-        raise RuntimeError(f"{len(prompts)} prompts gave {len(replies)} replies")
+    return "".join(json.dumps({key: prompt[key] for key in fields if key in prompt}) + "\n" for prompt in prompts)
+
+
+def reply_texts(output: str, count: int) -> list[str]:
+    replies = [json.loads(line) for line in output.splitlines()]
     errors = [reply["error"] for reply in replies if "error" in reply]
     if errors:
         raise RuntimeError(f"{len(errors)} replies are errors, the first: {errors[0]}")
-    how = {"engine": "kipp", "command": command[1:], "seconds": round(time.monotonic() - started, 1)}
-    return score(prompts, [reply["text"] for reply in replies], how)
+    if len(replies) != count:
+        raise RuntimeError(f"{count} prompts gave {len(replies)} replies")
+    return [reply["text"] for reply in replies]
+
+
+def artifact_revision(command: list[str]) -> str:
+    """The revision that the artifact of `--model FILE` was made from."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("-m", "--model", type=Path, required=True)
+    with GgufFile(parser.parse_known_args(command[1:])[0].model) as artifact:
+        return str(artifact.metadata["kipp.source.revision"])
+
+
+def run_kipp(command: list[str], prompts: list[dict[str, Any]], processes: int = 1) -> dict[str, Any]:
+    """One JSON line per prompt in and out; process k of n gets the prompts k, k + n, k + 2n, …"""
+
+    def run(part: list[dict[str, Any]]) -> list[str]:
+        result = subprocess.run(
+            command, input=request_lines(part), stdout=subprocess.PIPE, text=True, encoding="utf-8", check=False
+        )
+        return reply_texts(result.stdout, len(part))
+
+    revision = artifact_revision(command)
+    texts: list[str | None] = [None] * len(prompts)
+    with ThreadPoolExecutor(processes) as threads:
+        parts = threads.map(run, [prompts[index::processes] for index in range(processes)])
+        for index, part in enumerate(parts):
+            texts[index::processes] = part
+    return score(prompts, texts, {"engine": "kipp", "command": command[1:], "revision": revision})
 
 
 def write_report(path: Path, report: dict[str, Any]) -> None:
-    path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    """One line per output and per skill: small, and readable in a diff."""
+
+    def block(items: list[str]) -> str:
+        return ",\n".join("  " + item for item in items)
+
+    def dump(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+    head = [f" {dump(key)}: {dump(value)}" for key, value in report.items() if key not in ("skills", "outputs")]
+    skills = block([f"{dump(skill)}: {dump(counts)}" for skill, counts in report["skills"].items()])
+    outputs = block([dump(output) for output in report["outputs"]])
+    lines = [*head, f' "skills": {{\n{skills}\n }}', f' "outputs": [\n{outputs}\n ]']
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def print_table(report: dict[str, Any]) -> None:
@@ -129,11 +172,13 @@ def main() -> int:
     parser.add_argument("--prompts", type=Path, default=PROMPTS)
     parser.add_argument("--limit", type=int, help="only the first N prompts")
     parser.add_argument("--snapshot", type=Path, help="Hugging Face folder to run through Transformers")
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="cpu", help="of Transformers")
+    parser.add_argument("--batch", type=int, default=64, help="prompts at once through Transformers")
+    parser.add_argument("--processes", type=int, default=1, help="of kipp, side by side")
     parser.add_argument(
         "--kipp",
         nargs=argparse.REMAINDER,
-        help="command that reads and writes JSON lines, e.g. build/release/kipp run --model FILE --jsonl",
+        help="command that reads and writes JSON lines, e.g. build/release/bin/kipp run --model FILE --jsonl",
     )
     parser.add_argument("--output", type=Path, help="JSON report")
     arguments = parser.parse_args()
@@ -141,9 +186,9 @@ def main() -> int:
     if bool(arguments.snapshot) == bool(arguments.kipp):
         parser.error("give either --snapshot or --kipp")
     report = (
-        run_transformers(arguments.snapshot, prompts, arguments.device)
+        run_transformers(arguments.snapshot, prompts, arguments.device, batch=arguments.batch)
         if arguments.snapshot
-        else run_kipp(arguments.kipp, prompts)
+        else run_kipp(arguments.kipp, prompts, arguments.processes)
     )
     print_table(report)
     if arguments.output:

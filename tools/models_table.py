@@ -1,0 +1,101 @@
+"""Writes the table of docs/MODELS.md from the gate records in bench/results, or checks that it is current (--check).
+
+A row says what a record says, nothing more: which artifact, scheme and backend ran on which machine, and the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+if __package__ in (None, ""):  # run as a script: the package is one folder up
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from tools.checkpoints import CHECKPOINTS
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENT = ROOT / "docs" / "MODELS.md"
+RECORDS = ROOT / "bench" / "results"
+BEGIN = "<!-- begin: made by tools/models_table.py -->"
+END = "<!-- end -->"
+PHASES = ("phase0", "phase1", "phase2", "placement")
+
+
+def figure(phase: dict[str, Any] | None, key: str, field: str = "nmse") -> str:
+    value = (phase or {}).get("details", {}).get(key, {}).get(field)
+    return "–" if value is None else ("0" if value == 0 else f"{value:.2g}")
+
+
+def verdicts(phases: dict[str, dict[str, Any]]) -> str:
+    names = {"phase0": "0", "phase1": "1", "phase2": "2", "placement": "placement", "snapshot": "snapshot"}
+    passed = [names[name] for name, phase in phases.items() if phase["verdict"] == "passed"]
+    failed = [names[name] for name, phase in phases.items() if phase["verdict"] != "passed"]
+    return ", ".join(passed) + (f"; FAILED: {', '.join(failed)}" if failed else "")
+
+
+def kind_of(record: dict[str, Any]) -> str:
+    artifact = record["artifact"]
+    if artifact["synthetic"]:
+        return "synthetic twin"
+    return "demo" if artifact["repository"] == "kipp/demo" else "pinned weights"
+
+
+def row(path: Path, record: dict[str, Any]) -> str:
+    artifact, machine = record["artifact"], record["machine"]
+    phases = {phase["name"]: phase for phase in record["phases"]}
+    one, two = phases.get("phase1"), phases.get("phase2")
+    positions = (one or {}).get("details", {}).get("logits", {}).get("positions", "–")
+    cells = [
+        artifact["checkpoint"],
+        f"{kind_of(record)}, {artifact['layers']} layers",
+        artifact["scheme"],
+        record["backend"],
+        verdicts(phases),
+        f"{figure(one, 'logits')} (worst {figure(one, 'logits', 'worst_nmse')})",
+        figure(one, "logits_kv_unrounded"),
+        figure(two, "logits"),
+        str(positions),
+        f"{machine['processor']}, {machine['threads']} threads",
+        f"[record](../{path.relative_to(ROOT)})",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def table() -> str:
+    order = {checkpoint.id: index for index, checkpoint in enumerate(CHECKPOINTS)}
+    records = [(path, json.loads(path.read_text())) for path in sorted(RECORDS.glob("gates-*.json"))]
+    records.sort(key=lambda item: (order[item[1]["artifact"]["checkpoint"]], item[0].name))
+    lines = [
+        "| checkpoint | weights | scheme | backend | green | Phase 1 NMSE | … KV rounding off | Phase 2 NMSE "
+        "| positions | machine of the engine | |",
+        "|---|---|---|---|---|---|---|---|---:|---|---|",
+    ]
+    lines += [row(path, record) for path, record in records]
+    return "\n".join(lines)
+
+
+def updated(document: str) -> str:
+    head, _, rest = document.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n{table()}\n{END}{tail}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="exit 1 if the table is not that of the records")
+    args = parser.parse_args()
+    current = DOCUMENT.read_text(encoding="utf-8")
+    wanted = updated(current)
+    if args.check:
+        if current != wanted:
+            print(f"{DOCUMENT.relative_to(ROOT)}: stale; run python -m tools.models_table", file=sys.stderr)
+        return int(current != wanted)
+    DOCUMENT.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
