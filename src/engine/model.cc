@@ -42,8 +42,8 @@ Result<std::unique_ptr<Model>> Model::open(const std::filesystem::path& artifact
   KIPP_ASSIGN(auto tokenizer, Tokenizer::create(file.tokenizer()));
   const int32_t num_blocks = options.num_blocks == 0 ? blocks_for(context) : options.num_blocks;
   const Limits limits{.max_sequences = kMaxSequences, .max_head_rows = kMaxHeadRows, .context = context};
-  auto impl = std::make_unique<Impl>(
-      Impl{std::move(file), std::move(tokenizer), limits, std::move(backend), BlockPool(0)});
+  auto impl =
+      std::make_unique<Impl>(Impl{std::move(file), std::move(tokenizer), limits, std::move(backend), BlockPool(0)});
   KIPP_TRY(impl->backend->load(impl->file, limits, num_blocks));
   impl->pool = BlockPool(num_blocks, options.placement_seed);  // only now: loading refuses what does not fit
   return std::unique_ptr<Model>(new Model(std::move(impl)));

@@ -12,7 +12,7 @@ import pytest
 from tools.demo import heldout
 from tools.demo.chat import render_completion, render_prompt
 from tools.demo.checks import is_right, split_thinking
-from tools.demo.core import LETTERS_OPEN, Document, Phrases, Split, without_marks, wording
+from tools.demo.core import LETTERS_OPEN, Document, Phrases, Split, draw, without_marks, wording
 from tools.demo.mixture import SKILLS, Mixture, sloppy
 from tools.demo.skills import arithmetic
 
@@ -86,6 +86,22 @@ def test_splits_are_disjoint():
     train = {arithmetic.pair_key("+", *arithmetic.draw_pair(rng, Split.TRAIN, "+")) for _ in range(4000)}
     held = {arithmetic.pair_key("+", *arithmetic.draw_pair(rng, Split.ENTITY, "+")) for _ in range(2000)}
     assert held and not train & held
+
+
+@pytest.mark.parametrize("skill", [skill for skill, _ in SKILLS], ids=lambda skill: skill.__name__)
+def test_no_draw_runs_dry(skill):
+    """Rare combinations count: a sum of 2 has few second operands, and a split may have none of them."""
+    for split in Split:
+        rng = random.Random(10)
+        for _ in range(1000):
+            skill(rng, split)
+
+
+def test_a_draw_that_cannot_succeed_fails():
+    entities = (str(number) for number in range(1000))
+    trained = next(entity for entity in entities if Split.TRAIN.allows(entity))
+    with pytest.raises(RuntimeError, match="entity split"):
+        draw(random.Random(11), Split.ENTITY, lambda _: trained, str)
 
 
 def test_phrases_hold_out_by_wording():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -52,9 +53,10 @@ def percent(right: int, total: int) -> str:
 def facts(manifest: dict[str, Any]) -> str:
     training, config = manifest["training"], manifest["config"]
     stored = sum(entry["bytes"] for entry in manifest["files"].values())
-    trained = sum(_product(shape) for shape in manifest["tensors"].values())
+    trained = sum(math.prod(shape) for shape in manifest["tensors"].values())
     rows = [
-        ["layers, hidden, FFN", f"{config['num_hidden_layers']}, {config['hidden_size']}, {config['intermediate_size']}"],
+        ["layers", str(config["num_hidden_layers"])],
+        ["hidden width, feed-forward width", f"{config['hidden_size']}, {config['intermediate_size']}"],
         [
             "query heads, KV heads, head width",
             f"{config['num_attention_heads']}, {config['num_key_value_heads']}, {config['head_dim']}",
@@ -72,13 +74,6 @@ def facts(manifest: dict[str, Any]) -> str:
         ["sha256 of `model.safetensors`", f"`{manifest['model_sha256']}`"],
     ]
     return table(["what", "value"], rows)
-
-
-def _product(shape: list[int]) -> int:
-    result = 1
-    for size in shape:
-        result *= size
-    return result
 
 
 def scores(result: dict[str, Any]) -> str:
