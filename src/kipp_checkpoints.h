@@ -1,5 +1,6 @@
 // The compiled-in registry: the only growth point for model support. Source of every value: the checkpoint's own
-// config.json and generation_config.json at the pinned revision. Mirrored by tools/checkpoints.py; a test compares them.
+// config.json and generation_config.json at the pinned revision. Mirrored by tools/checkpoints.py; a test compares
+// them.
 #pragma once
 
 #include <array>
@@ -23,13 +24,13 @@ constexpr std::string_view variant_name(Variant variant) {
 // Facts of the family: the same for every entry.
 inline constexpr int32_t kNumKvHeads = 8;
 inline constexpr int32_t kHeadDim = 128;
-inline constexpr int32_t kVocabSize = 151936;   // rows of the embedding and of the head
-inline constexpr int32_t kNumTokens = 151669;   // ids from here on are padding rows without a token
+inline constexpr int32_t kVocabSize = 151936;  // rows of the embedding and of the head
+inline constexpr int32_t kNumTokens = 151669;  // ids from here on are padding rows without a token
 inline constexpr int32_t kNumMerges = 151387;
 inline constexpr float kRmsNormEpsilon = 1e-6F;
-inline constexpr int32_t kEndOfText = 151643;   // <|endoftext|>
-inline constexpr int32_t kImStart = 151644;     // <|im_start|>
-inline constexpr int32_t kImEnd = 151645;       // <|im_end|>
+inline constexpr int32_t kEndOfText = 151643;  // <|endoftext|>
+inline constexpr int32_t kImStart = 151644;    // <|im_start|>
+inline constexpr int32_t kImEnd = 151645;      // <|im_end|>
 
 struct Checkpoint {
   std::string_view id;
@@ -39,12 +40,12 @@ struct Checkpoint {
   int32_t num_layers;
   int32_t hidden;
   int32_t ffn;
-  int32_t num_query_heads;    // the attention width is num_query_heads × 128, not the hidden width
+  int32_t num_query_heads;  // the attention width is num_query_heads × 128, not the hidden width
   int32_t context;
   float rope_theta;
-  bool tied_head;             // the output head is the token embedding
-  bool isolates_think_tokens; // <think>, </think>, <tool_response>, </tool_response> are added tokens
-  bool is_demo;               // bundled, trained by tools/demo; not a Qwen release
+  bool tied_head;              // the output head is the token embedding
+  bool isolates_think_tokens;  // <think>, </think>, <tool_response>, </tool_response> are added tokens
+  bool is_demo;                // bundled, trained by tools/demo; not a Qwen release
 };
 
 // clang-format off

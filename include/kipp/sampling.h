@@ -20,26 +20,26 @@ struct SamplingParams {
   float presence_penalty = 0.0F;    // [-2, 2]; 0 is off; over the output
   float frequency_penalty = 0.0F;   // [-2, 2]; 0 is off; over the output
   // (id, bias in [-100, 100]); -infinity bans the id. Ids without a token are refused: they are never sampled.
-  std::vector<std::pair<int32_t, float>> logit_bias;
+  std::vector<std::pair<int32_t, float>> logit_bias = {};
 };
 
 // One draw. The same struct serves the host sampler, a backend's SampleRow and Session::sample.
 struct SampleRequest {
   const SamplingParams* params = nullptr;
   uint64_t seed = 0;
-  int32_t choice = 0;                   // index of the choice of a request with n > 1
-  int32_t position = 0;                 // absolute position of the token to be drawn; Session::sample sets it itself
-  int32_t num_logprobs = -1;            // -1: no log-probabilities; 0: the chosen token's; n <= 20: also the n best
-  const uint32_t* mask = nullptr;       // [4748] one bit an id (ceil(151,936 / 32)), set: allowed; or null
-  std::span<const int32_t> prompt_ids;  // for repetition_penalty
-  std::span<const int32_t> output_ids;  // for all penalties
+  int32_t choice = 0;              // index of the choice of a request with n > 1
+  int32_t position = 0;            // absolute position of the token to be drawn; Session::sample sets it itself
+  int32_t num_logprobs = -1;       // -1: no log-probabilities; 0: the chosen token's; n <= 20: also the n best
+  const uint32_t* mask = nullptr;  // [4748] one bit an id (ceil(151,936 / 32)), set: allowed; or null
+  std::span<const int32_t> prompt_ids = {};  // for repetition_penalty
+  std::span<const int32_t> output_ids = {};  // for all penalties
 };
 
 // What a sampler chose. Log-probabilities are those of the raw logits over the tokens (padding rows left out).
 struct SampledToken {
   int32_t id = -1;
   float logprob = 0.0F;
-  std::vector<std::pair<int32_t, float>> top_logprobs;  // [num_logprobs] descending, ties by ascending id
+  std::vector<std::pair<int32_t, float>> top_logprobs = {};  // [num_logprobs] descending, ties by ascending id
 };
 
 // Checks ranges and ids. Errors: kInvalidArgument naming the field, the range and the value found.

@@ -1,30 +1,19 @@
-"""Small registry entries and snapshots for the tools' tests: real layout and tokenizer, tiny dimensions."""
+"""Fixtures of the tools' tests: the tiny registry entries, and snapshots that a test may change."""
 
 from __future__ import annotations
 
 import functools
 import importlib.util
-import json
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tiny_snapshots import TINY, TINY_BASE, TINY_DEMO, Snapshot, make_snapshot
 
 import tools.checkpoints
 import tools.reference_source
 import tools.snapshot
 import tools.synthetic_snapshot
-from tools import make_synthetic_checkpoint
-from tools.checkpoints import Checkpoint
-from tools.synthetic_snapshot import MARKER_NAME
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-
-TINY = Checkpoint("tiny", "test/tiny", "1" * 40, "instruct", 3, 32, 96, 8, 4096, 1e6, True, True, False)
-TINY_BASE = Checkpoint("tiny-base", "test/tiny-base", "2" * 40, "base", 2, 32, 64, 16, 2048, 5e6, False, False, False)
-TINY_DEMO = Checkpoint("tiny-demo", "test/demo", "0" * 40, "instruct", 1, 32, 64, 8, 512, 1e6, True, True, True)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -44,38 +33,6 @@ def tiny_registry() -> None:
     for module in (tools.snapshot, tools.synthetic_snapshot, tools.reference_source):
         module.parse_tokenizer = lambda data, _path: cached(data)
     tools.synthetic_snapshot._tokenizer_json = functools.lru_cache(tools.synthetic_snapshot._tokenizer_json)
-
-
-class Snapshot:
-    """A copy of a snapshot that a test may change. Unchanged files are hard links."""
-
-    def __init__(self, original: Path, folder: Path) -> None:
-        self.folder = folder
-        shutil.copytree(original, folder, copy_function=os.link)
-
-    def replace(self, name: str, data: bytes) -> None:
-        (self.folder / name).unlink(missing_ok=True)
-        (self.folder / name).write_bytes(data)
-
-    def edit(self, name: str, change: Callable[[dict], object]) -> None:
-        document = json.loads((self.folder / name).read_bytes())
-        change(document)
-        self.replace(name, json.dumps(document).encode())
-
-    def remove(self, name: str) -> None:
-        (self.folder / name).unlink()
-
-
-def make_snapshot(folder: Path, checkpoint_id: str, *, shard_bytes: int | None = None,
-                  keep_marker: bool = False) -> Path:
-    """A snapshot as if downloaded: synthetic weights, without the marker that says so."""
-    arguments = ["--like", checkpoint_id, "--seed", "11", "--output", str(folder)]
-    if shard_bytes is not None:
-        arguments += ["--shard-bytes", str(shard_bytes)]
-    assert make_synthetic_checkpoint.main(arguments) == 0
-    if not keep_marker:
-        (folder / MARKER_NAME).unlink()
-    return folder
 
 
 @pytest.fixture(scope="session")

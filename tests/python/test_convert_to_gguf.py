@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import TINY, TINY_BASE, TINY_DEMO, Snapshot
+from tiny_snapshots import TINY, TINY_BASE, TINY_DEMO, Snapshot
 
 import tools.checkpoints
 from tools import convert_to_gguf

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import REPOSITORY, Snapshot
+from tiny_snapshots import REPOSITORY, Snapshot
 
 from tools.checkpoints import VOCAB_SIZE, Checkpoint, find_checkpoint
 from tools.convert_to_gguf import convert

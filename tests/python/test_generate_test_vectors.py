@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import REPOSITORY
 from safetensors.numpy import load_file
+from tiny_snapshots import REPOSITORY
 
 from tools import generate_test_vectors, make_synthetic_checkpoint
 from tools.artifact import artifact_metadata, tensor_info

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import TINY, Snapshot
+from tiny_snapshots import TINY, Snapshot
 
 from tools import make_synthetic_checkpoint
 from tools.checkpoints import find_checkpoint

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 
-from conftest import REPOSITORY
+from tiny_snapshots import REPOSITORY
 
 from tools import checkpoints
 from tools.checkpoints import Checkpoint

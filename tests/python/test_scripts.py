@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import REPOSITORY
+from tiny_snapshots import REPOSITORY
 
 SCRIPTS = ("convert_to_gguf", "make_synthetic_checkpoint", "generate_test_vectors", "generate_rope_vectors",
            "checkpoints")

@@ -9,7 +9,7 @@ from decimal import Decimal, getcontext
 
 import numpy as np
 import pytest
-from conftest import TINY, TINY_BASE
+from tiny_snapshots import TINY, TINY_BASE
 
 from tools import synthetic_recipe as recipe
 from tools.bf16 import first_non_finite, narrow_finite, widen
