@@ -11,20 +11,8 @@
 namespace kipp::cli {
 namespace {
 
-std::string_view kind_name(const Json& value) {
-  switch (value.kind()) {
-    case Json::Kind::kNull: return "null";
-    case Json::Kind::kBool: return "a boolean";
-    case Json::Kind::kNumber: return "a number";
-    case Json::Kind::kString: return "a string";
-    case Json::Kind::kArray: return "an array";
-    case Json::Kind::kObject: return "an object";
-  }
-  return "";
-}
-
 tl::unexpected<Error> wrong_type(std::string_view name, std::string_view expected, const Json& found) {
-  const std::string text = found.is_number() ? found.literal() : std::string(kind_name(found));
+  const std::string text = found.is_number() ? found.literal() : std::string(kind_name(found.kind()));
   return make_error(ErrorCode::kInvalidArgument,
                     fmt::format("field \"{}\": expected {}, found {}", name, expected, text));
 }
@@ -58,7 +46,7 @@ Result<void> check_field_names(const Json& object, std::span<const std::string_v
                                std::span<const std::string_view> also_known) {
   if (!object.is_object()) {
     return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("expected a JSON object on the line, found {}", kind_name(object)));
+                      fmt::format("expected a JSON object on the line, found {}", kind_name(object.kind())));
   }
   for (const auto& [name, value] : object.members()) {
     const auto is_name = [&name](std::string_view candidate) { return candidate == name; };

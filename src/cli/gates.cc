@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "build_info.h"
 #include "cli/commands.h"
+#include "cli/model_flags.h"
 #include "cli/output.h"
 #include "gates/gate.h"
 #include "gates/record.h"
@@ -22,11 +23,8 @@ namespace kipp::cli {
 namespace {
 
 struct GateFlags {
-  std::string model;
+  ModelFlags model;
   std::string vectors;
-  std::string backend = "oracle";
-  int32_t num_threads = 0;
-  bool allow_synthetic = false;
   bool phase0 = false;
   bool phase1 = false;
   bool phase2 = false;
@@ -105,15 +103,18 @@ Result<ExitCode> run(gates::GateInput input, const GateFlags& flags) {
 }
 
 ExitCode gates_command(const GateFlags& flags) {
+  if (const auto named = require_path(flags.model); !named) {
+    return fail(ExitCode::kModel, named.error());
+  }
   // The artifact by itself first: a model that is refused has an exit code of its own.
-  const auto file = ModelFile::open(flags.model, {.allow_synthetic = flags.allow_synthetic});
+  const auto file = ModelFile::open(flags.model.path, {.allow_synthetic = flags.model.allow_synthetic});
   if (!file) {
     return fail(ExitCode::kModel, file.error());
   }
-  gates::GateSetup setup{.artifact = flags.model,
-                         .backend = flags.backend,
-                         .num_threads = flags.num_threads,
-                         .allow_synthetic = flags.allow_synthetic,
+  gates::GateSetup setup{.artifact = flags.model.path,
+                         .backend = flags.model.backend,
+                         .num_threads = flags.model.num_threads,
+                         .allow_synthetic = flags.model.allow_synthetic,
                          .on_progress = [](std::string_view line) { print_message(fmt::format("{}\n", line)); }};
   auto input = gates::GateInput::open(std::move(setup), flags.vectors);
   if (!input) {
@@ -132,18 +133,11 @@ constexpr std::string_view kExamples =
 void add_gates_command(CLI::App& app, ExitCode& exit_code) {
   CLI::App* command = app.add_subcommand("gates", "Check an artifact against reference vectors");
   const auto flags = std::make_shared<GateFlags>();
-  command->add_option("-m,--model", flags->model, "Artifact (.gguf made by tools/convert_to_gguf.py)")
-      ->envname("KIPP_MODEL")
-      ->required()
-      ->type_name("PATH");
+  add_artifact_flags(*command, flags->model);
+  add_backend_flags(*command, flags->model);
   command->add_option("--vectors", flags->vectors, "Folder made by tools/generate_test_vectors.py")
       ->required()
       ->type_name("DIR");
-  command->add_flag("--allow-synthetic", flags->allow_synthetic, "Accept a synthetic twin (weights drawn from a seed)");
-  command->add_option("--backend", flags->backend, "Backend to check")->capture_default_str()->type_name("NAME");
-  command->add_option("--threads", flags->num_threads, "Threads; 0: the processors this process may use")
-      ->check(CLI::Range(0, 4096))
-      ->type_name("N");
   command->add_flag("--phase0", flags->phase0, "Metadata, tokenizer, reference ids (always runs, before all others)");
   command->add_flag("--phase1", flags->phase1, "Logits and residual stream against the reference");
   command->add_flag("--phase2", flags->phase2, "Cached decoding against one stateless pass");

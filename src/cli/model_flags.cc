@@ -7,16 +7,6 @@
 #include <CLI/CLI.hpp>
 
 namespace kipp::cli {
-namespace {
-
-Result<void> check_path(const ModelFlags& flags) {
-  if (flags.path.empty()) {
-    return make_error(ErrorCode::kNotFound, "no model: give --model PATH or set KIPP_MODEL");
-  }
-  return {};
-}
-
-}  // namespace
 
 void add_artifact_flags(CLI::App& command, ModelFlags& flags) {
   command.add_option("-m,--model", flags.path, "Artifact (.gguf made by tools/convert_to_gguf.py)")
@@ -25,19 +15,30 @@ void add_artifact_flags(CLI::App& command, ModelFlags& flags) {
   command.add_flag("--allow-synthetic", flags.allow_synthetic, "Accept a synthetic twin (weights drawn from a seed)");
 }
 
-void add_model_flags(CLI::App& command, ModelFlags& flags) {
-  add_artifact_flags(command, flags);
+void add_backend_flags(CLI::App& command, ModelFlags& flags) {
   command.add_option("--backend", flags.backend, "Backend to run on")->capture_default_str()->type_name("NAME");
   command.add_option("--threads", flags.num_threads, "Threads; 0: the processors this process may use")
       ->check(CLI::Range(0, 4096))
       ->type_name("N");
+}
+
+void add_model_flags(CLI::App& command, ModelFlags& flags) {
+  add_artifact_flags(command, flags);
+  add_backend_flags(command, flags);
   command.add_option("--context", flags.context, "Positions a sequence may hold; 0: the checkpoint's, 4096 at most")
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
 }
 
+Result<void> require_path(const ModelFlags& flags) {
+  if (flags.path.empty()) {
+    return make_error(ErrorCode::kNotFound, "no model: give --model PATH or set KIPP_MODEL");
+  }
+  return {};
+}
+
 Result<std::unique_ptr<Model>> open_model(const ModelFlags& flags) {
-  KIPP_TRY(check_path(flags));
+  KIPP_TRY(require_path(flags));
   return Model::open(flags.path, {.backend = flags.backend,
                                   .num_threads = flags.num_threads,
                                   .context = flags.context,
@@ -45,7 +46,7 @@ Result<std::unique_ptr<Model>> open_model(const ModelFlags& flags) {
 }
 
 Result<OpenArtifact> open_artifact(const ModelFlags& flags) {
-  KIPP_TRY(check_path(flags));
+  KIPP_TRY(require_path(flags));
   KIPP_ASSIGN(ModelFile file, ModelFile::open(flags.path, {.allow_synthetic = flags.allow_synthetic}));
   KIPP_ASSIGN(Tokenizer tokenizer, Tokenizer::create(file.tokenizer()));
   return OpenArtifact{std::move(file), std::move(tokenizer)};

@@ -27,8 +27,13 @@ struct ModelFlags {
 
 // --model (or KIPP_MODEL) and --allow-synthetic: all that tokenize, detokenize and render need.
 void add_artifact_flags(CLI::App& command, ModelFlags& flags);
-// Those and --backend, --threads, --context.
+// --backend and --threads.
+void add_backend_flags(CLI::App& command, ModelFlags& flags);
+// Both groups and --context.
 void add_model_flags(CLI::App& command, ModelFlags& flags);
+
+// Errors: kNotFound saying how to name a model.
+Result<void> require_path(const ModelFlags& flags);
 
 // Errors: kNotFound (no path given, no such file), and those of Model::open.
 Result<std::unique_ptr<Model>> open_model(const ModelFlags& flags);

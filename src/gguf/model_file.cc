@@ -14,18 +14,18 @@ struct Contents {
   ArtifactInfo info;
   TokenizerSource tokenizer;
   ModelWeights weights;
-  std::string header_sha256;
+  size_t header_bytes;
 };
 
 Result<Contents> read_contents(std::span<const std::byte> file, ModelFile::Options options) {
-  Contents contents;
+  Contents contents{};
   KIPP_ASSIGN(const gguf::Header header, gguf::parse_header(file));
   gguf::MetadataReader reader(header.metadata);
   KIPP_ASSIGN(contents.info, gguf::bind_metadata(reader, options));
   KIPP_ASSIGN(contents.tokenizer, gguf::bind_tokenizer(reader, contents.info.isolates_think_tokens));
   KIPP_TRY(reader.finish());
   KIPP_ASSIGN(contents.weights, gguf::bind_tensors(header, file.size(), contents.info));
-  contents.header_sha256 = sha256_hex(file.first(header.header_bytes));
+  contents.header_bytes = header.header_bytes;
   return contents;
 }
 
@@ -42,8 +42,12 @@ Result<ModelFile> ModelFile::open(const std::filesystem::path& path, Options opt
   model.info_ = std::move(contents->info);
   model.tokenizer_ = std::move(contents->tokenizer);
   model.weights_ = std::move(contents->weights);
-  model.header_sha256_ = std::move(contents->header_sha256);
+  model.header_bytes_ = contents->header_bytes;
   return model;
+}
+
+std::string ModelFile::header_sha256() const {
+  return sha256_hex(file_.bytes().first(header_bytes_));
 }
 
 }  // namespace kipp

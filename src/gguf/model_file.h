@@ -61,9 +61,9 @@ class ModelFile {
   const TokenizerSource& tokenizer() const { return tokenizer_; }
   std::span<const std::byte> bytes() const { return file_.bytes(); }  // the whole file; WeightView offsets index it
   const std::filesystem::path& path() const { return path_; }
-  // sha256 (hex) over the header: every metadata key and tensor entry, so also the sources' hashes. Cheap, unlike the
-  // weights'.
-  const std::string& header_sha256() const { return header_sha256_; }
+  // sha256 (hex) over the header: every metadata key and tensor entry, so also the sources' hashes. Computed
+  // on each call (about 30 ms): opening must not pay for it.
+  std::string header_sha256() const;
 
  private:
   ModelFile() = default;
@@ -72,7 +72,7 @@ class ModelFile {
   ArtifactInfo info_;
   ModelWeights weights_;
   TokenizerSource tokenizer_;
-  std::string header_sha256_;
+  size_t header_bytes_ = 0;  // up to the last tensor entry
 };
 
 }  // namespace kipp

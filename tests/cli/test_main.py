@@ -82,7 +82,8 @@ def test_wrong_command_lines(bare: Kipp, arguments: list[str], message: str) -> 
 
 
 @pytest.mark.parametrize(
-    "arguments", [["run", "Hi"], ["tokenize", "Hi"], ["detokenize", "1"], ["render", "Hi"], ["ppl"]]
+    "arguments",
+    [["run", "Hi"], ["tokenize", "Hi"], ["detokenize", "1"], ["render", "Hi"], ["ppl"], ["gates", "--vectors", "."]],
 )
 def test_no_model(bare: Kipp, arguments: list[str]) -> None:
     done = bare(*arguments)
