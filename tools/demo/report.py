@@ -17,6 +17,7 @@ from typing import Any
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tools.demo.chat import render_calls
 from tools.demo.evaluate import load_prompts
 from tools.demo.heldout import PROMPTS
 
@@ -127,12 +128,16 @@ def _row(prompt: dict[str, Any], output: dict[str, Any]) -> list[str]:
     ]
 
 
+def _expected(prompt: dict[str, Any]) -> str:
+    return prompt["reference"] or render_calls(prompt["check"]["calls"], "")
+
+
 def failures(result: dict[str, Any], prompts: dict[str, dict[str, Any]]) -> str:
     """Evenly spread over all failures in the order of the prompts, so that nobody picked them."""
     wrong = [output for output in result["outputs"] if not output["right"]]
     count = min(NUM_FAILURES, len(wrong))
     chosen = [wrong[i * (len(wrong) - 1) // max(1, count - 1)] for i in range(count)]
-    rows = [[*_row(prompts[o["id"]], o), cell(prompts[o["id"]]["reference"])] for o in chosen]
+    rows = [[*_row(prompts[o["id"]], o), cell(_expected(prompts[o["id"]]))] for o in chosen]
     head = f"{len(wrong)} answers are wrong; these are {count} of them, evenly spaced.\n\n"
     return head + table(["skill", "thinking", "last message", "what the model wrote", "expected"], rows)
 
