@@ -36,6 +36,7 @@ Result<std::unique_ptr<Backend>> create_backend(std::string_view name, const Bac
 
 std::vector<std::string> available_backends() {
   std::vector<std::string> names;
+  names.reserve(kLinkedIn.size());
   for (const BackendEntry& entry : kLinkedIn) {
     names.emplace_back(entry.name);
   }
