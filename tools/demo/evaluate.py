@@ -56,7 +56,7 @@ def score(prompts: list[dict[str, Any]], texts: list[str | None], how: dict[str,
 def run_transformers(
     snapshot: Path, prompts: list[dict[str, Any]], device: str, deadline: float | None = None, batch: int = 256
 ) -> dict[str, Any]:
-    """Batches of prompts of similar length, padded on the left, FP32 weights and arithmetic."""
+    """Batches padded on the left, FP32 weights and arithmetic."""
     import torch
     import transformers
     from tokenizers import Tokenizer
@@ -64,8 +64,8 @@ def run_transformers(
     tokenizer = Tokenizer.from_file(str(snapshot / "tokenizer.json"))
     model = transformers.AutoModelForCausalLM.from_pretrained(snapshot, dtype=torch.float32).to(device).eval()
     ids = [tokenizer.encode(render_prompt(p["messages"], p.get("tools"), p["enable_thinking"])).ids for p in prompts]
-    # Thinking answers are longer: batches of one mode end sooner.
-    order = sorted(range(len(prompts)), key=lambda i: (len(ids[i]) // 64, prompts[i]["enable_thinking"], len(ids[i])))
+    # A batch ends with its longest answer, and answers of one skill and mode are about equally long.
+    order = sorted(range(len(prompts)), key=lambda i: (prompts[i]["enable_thinking"], prompts[i]["skill"], len(ids[i])))
     texts: list[str | None] = [None] * len(prompts)
     for start in range(0, len(order), batch):
         if deadline is not None and time.monotonic() > deadline - 12:
@@ -173,7 +173,7 @@ def main() -> int:
     parser.add_argument("--limit", type=int, help="only the first N prompts")
     parser.add_argument("--snapshot", type=Path, help="Hugging Face folder to run through Transformers")
     parser.add_argument("--device", default="cpu", help="of Transformers")
-    parser.add_argument("--batch", type=int, default=64, help="prompts at once through Transformers")
+    parser.add_argument("--batch", type=int, default=18, help="prompts at once through Transformers")
     parser.add_argument("--processes", type=int, default=1, help="of kipp, side by side")
     parser.add_argument(
         "--kipp",
