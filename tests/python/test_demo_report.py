@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import pytest
@@ -55,6 +56,13 @@ def test_replies_keep_the_order_of_their_prompts(monkeypatch, processes):
     result = evaluate.run_kipp([sys.executable, "-c", FAKE], PROMPTS[:10], processes)
     expected = ["seen " + prompt["messages"][-1]["content"] for prompt in PROMPTS[:10]]
     assert [output["text"] for output in result["outputs"]] == expected
+
+
+@pytest.mark.skipif("KIPP_DEMO_ARTIFACT" not in os.environ, reason="KIPP_DEMO_ARTIFACT names no artifact")
+def test_the_artifact_was_made_from_the_committed_weights():
+    manifest = json.loads(report.MANIFEST.read_text(encoding="utf-8"))
+    revision = evaluate.artifact_revision(["kipp", "run", "--jsonl", "--model", os.environ["KIPP_DEMO_ARTIFACT"]])
+    assert revision == manifest["model_sha256"][:40]
 
 
 def test_error_replies_and_missing_replies_are_refused():
