@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/artifact_command.h"
 #include "cli/commands.h"
 #include "cli/fields.h"
-#include "cli/jsonl.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
 
@@ -42,16 +42,11 @@ Result<ExitCode> detokenize_ids(const Tokenizer& tokenizer, const DetokenizeFlag
 }
 
 ExitCode detokenize(const DetokenizeFlags& flags) {
-  const auto artifact = open_artifact(flags.model);
-  if (!artifact) {
-    return fail(ExitCode::kModel, artifact.error());
-  }
-  const Tokenizer& tokenizer = artifact->tokenizer;
-  if (flags.jsonl) {
-    return run_json_lines([&](const Json& value, size_t) { return answer_line(tokenizer, flags, value); });
-  }
-  const auto done = detokenize_ids(tokenizer, flags);
-  return done ? *done : fail(ExitCode::kFailure, done.error());
+  return run_artifact_command(
+      flags.model, flags.jsonl,
+      {.answer_line = [&](const OpenArtifact& artifact,
+                          const Json& line) { return answer_line(artifact.tokenizer, flags, line); },
+       .answer_flags = [&](const OpenArtifact& artifact) { return detokenize_ids(artifact.tokenizer, flags); }});
 }
 
 constexpr std::string_view kExamples =

@@ -106,8 +106,8 @@ ExitCode gates_command(const GateFlags& flags) {
   if (const auto named = require_path(flags.model); !named) {
     return fail(ExitCode::kModel, named.error());
   }
-  // The artifact by itself first: a model that is refused has an exit code of its own.
-  const auto file = ModelFile::open(flags.model.path, {.allow_synthetic = flags.model.allow_synthetic});
+  // The artifact by itself: a model that is refused has an exit code of its own.
+  auto file = ModelFile::open(flags.model.path, {.allow_synthetic = flags.model.allow_synthetic});
   if (!file) {
     return fail(ExitCode::kModel, file.error());
   }
@@ -116,7 +116,7 @@ ExitCode gates_command(const GateFlags& flags) {
                          .num_threads = flags.model.num_threads,
                          .allow_synthetic = flags.model.allow_synthetic,
                          .on_progress = [](std::string_view line) { print_message(fmt::format("{}\n", line)); }};
-  auto input = gates::GateInput::open(std::move(setup), flags.vectors);
+  auto input = gates::GateInput::open(std::move(setup), std::move(*file), flags.vectors);
   if (!input) {
     return fail(ExitCode::kFailure, input.error());
   }

@@ -70,9 +70,4 @@ Result<ExitCode> process_json_lines(const LineHandler& handler, JsonLinesCounts*
   }
 }
 
-ExitCode run_json_lines(const LineHandler& handler) {
-  const Result<ExitCode> done = process_json_lines(handler);
-  return done ? *done : fail(ExitCode::kFailure, done.error());
-}
-
 }  // namespace kipp::cli

@@ -23,9 +23,6 @@ using LineHandler = std::function<Result<Json>(const Json& value, size_t line)>;
 // an error of the streams themselves (kIo). kFailure if a line failed.
 Result<ExitCode> process_json_lines(const LineHandler& handler, JsonLinesCounts* counts = nullptr);
 
-// The same as a command's whole work: errors are printed.
-ExitCode run_json_lines(const LineHandler& handler);
-
 // "invalid_argument", "invalid_artifact", …
 const char* error_code_name(ErrorCode code);
 

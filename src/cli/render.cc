@@ -8,10 +8,10 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/artifact_command.h"
 #include "cli/chat_flags.h"
 #include "cli/commands.h"
 #include "cli/fields.h"
-#include "cli/jsonl.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
 #include "kipp/chat.h"
@@ -86,15 +86,11 @@ ExitCode render(RenderFlags& flags) {
   if (!tools) {
     return fail(ExitCode::kFailure, tools.error());
   }
-  const auto artifact = open_artifact(flags.model);
-  if (!artifact) {
-    return fail(ExitCode::kModel, artifact.error());
-  }
-  if (flags.jsonl) {
-    return run_json_lines([&](const Json& value, size_t) { return answer_line(*artifact, flags, value); });
-  }
-  const auto done = render_prompt(*artifact, flags);
-  return done ? *done : fail(ExitCode::kFailure, done.error());
+  return run_artifact_command(
+      flags.model, flags.jsonl,
+      {.answer_line = [&](const OpenArtifact& artifact,
+                          const Json& line) { return answer_line(artifact, flags, line); },
+       .answer_flags = [&](const OpenArtifact& artifact) { return render_prompt(artifact, flags); }});
 }
 
 void check_flags(const RenderFlags& flags, bool has_prompt) {

@@ -8,12 +8,12 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/artifact_command.h"
 #include "cli/base64.h"
 #include "cli/commands.h"
 #include "cli/fields.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
-#include "cli/jsonl.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
 #include "cli/request.h"
@@ -84,16 +84,11 @@ Result<ExitCode> tokenize_text(const Tokenizer& tokenizer, const TokenizeFlags& 
 }
 
 ExitCode tokenize(const TokenizeFlags& flags) {
-  const auto artifact = open_artifact(flags.model);
-  if (!artifact) {
-    return fail(ExitCode::kModel, artifact.error());
-  }
-  const Tokenizer& tokenizer = artifact->tokenizer;
-  if (flags.jsonl) {
-    return run_json_lines([&](const Json& value, size_t) { return answer_line(tokenizer, flags, value); });
-  }
-  const auto done = tokenize_text(tokenizer, flags);
-  return done ? *done : fail(ExitCode::kFailure, done.error());
+  return run_artifact_command(
+      flags.model, flags.jsonl,
+      {.answer_line = [&](const OpenArtifact& artifact,
+                          const Json& line) { return answer_line(artifact.tokenizer, flags, line); },
+       .answer_flags = [&](const OpenArtifact& artifact) { return tokenize_text(artifact.tokenizer, flags); }});
 }
 
 constexpr std::string_view kExamples =

@@ -12,6 +12,10 @@ namespace kipp::gates {
 
 Result<GateInput> GateInput::open(GateSetup setup, const std::filesystem::path& vectors_folder) {
   KIPP_ASSIGN(ModelFile file, ModelFile::open(setup.artifact, {.allow_synthetic = setup.allow_synthetic}));
+  return open(std::move(setup), std::move(file), vectors_folder);
+}
+
+Result<GateInput> GateInput::open(GateSetup setup, ModelFile file, const std::filesystem::path& vectors_folder) {
   KIPP_ASSIGN(VectorSet vectors, load_vectors(vectors_folder, file.info().dimensions));
   return GateInput{std::move(setup), std::move(file), std::move(vectors)};
 }

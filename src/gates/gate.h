@@ -35,6 +35,8 @@ struct GateInput {
 
   // Errors: those of ModelFile::open and load_vectors.
   static Result<GateInput> open(GateSetup setup, const std::filesystem::path& vectors_folder);
+  // The same for an artifact that is open already. Errors: those of load_vectors.
+  static Result<GateInput> open(GateSetup setup, ModelFile file, const std::filesystem::path& vectors_folder);
 
   // What a test switch changes; everything else is as a user would run it.
   struct ModelChanges {

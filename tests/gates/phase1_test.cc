@@ -70,6 +70,19 @@ TEST(Phase1, NoticesTamperedStoredLogits) {
   EXPECT_THAT(failures_of(input), Contains(HasSubstr("contradict themselves")));
 }
 
+// A prompt of 33 tokens stores the logits of one or two: they are rows, not the prompt, and have the bound of a row.
+TEST(Phase1, JudgesStoredLogitsAsRows) {
+  GateInput input = short_input();
+  const std::vector<float> stored = input.vectors.prompts[0].logits;
+  const auto failures_scaled = [&](float factor) {
+    std::transform(stored.begin(), stored.end(), input.vectors.prompts[0].logits.begin(),
+                   [factor](float logit) { return logit * factor; });
+    return failures_of(input);
+  };
+  EXPECT_THAT(failures_scaled(1.01F), Not(Contains(HasSubstr("(stored logits)"))));   // NMSE 1e-4
+  EXPECT_THAT(failures_scaled(1.03F), Contains(HasSubstr("(stored logits): NMSE")));  // 8.5e-4
+}
+
 TEST(Phase1, NoticesAnotherArgmax) {
   GateInput input = short_input();
   auto& logits = input.vectors.prompts[0].logits;
