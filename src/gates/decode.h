@@ -16,6 +16,6 @@ Result<std::vector<std::vector<float>>> stateless_rows(Model& model, std::span<c
 
 // Appends ids[session.length()…] one at a time, as generated tokens, and compares each position's logits with rows.
 Result<Comparison> compare_decode(Session& session, std::span<const int32_t> ids,
-                                  std::span<const std::vector<float>> rows);
+                                  std::span<const std::vector<float>> rows, const NearTieRule& rule);
 
 }  // namespace kipp::gates

@@ -20,6 +20,11 @@ Result<GateInput> GateInput::open(GateSetup setup, ModelFile file, const std::fi
   return GateInput{std::move(setup), std::move(file), std::move(vectors)};
 }
 
+NearTieRule GateInput::near_tie_rule() const {
+  const WeightView& head = file.weights().output_head;
+  return {file.bytes().subspan(head.offset, head.bytes), static_cast<size_t>(file.info().dimensions.hidden)};
+}
+
 size_t GateInput::longest_prompt() const {
   size_t longest = 0;
   for (const PromptVectors& prompt : vectors.prompts) {

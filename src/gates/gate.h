@@ -47,6 +47,8 @@ struct GateInput {
   // The artifact on the backend, with room for the longest prompt and what is generated after it.
   Result<std::unique_ptr<Model>> open_model(const ModelChanges& changes) const;
 
+  // For the artifact's output head; takes a pass over it.
+  NearTieRule near_tie_rule() const;
   bool is_twin() const { return file.info().synthetic; }
   size_t longest_prompt() const;
   void progress(std::string_view line) const;

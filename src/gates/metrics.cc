@@ -5,32 +5,37 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace kipp::gates {
 namespace {
 
 template <typename Reference>
-RowComparison compare(std::span<const float> found, std::span<const Reference> reference) {
+RowComparison compare(std::span<const float> found, std::span<const Reference> reference, const NearTieRule& rule) {
   RowComparison row;
   row.squares = squared_error(found, reference);
   const auto found_best = static_cast<size_t>(std::max_element(found.begin(), found.end()) - found.begin());
   const auto best = static_cast<size_t>(std::max_element(reference.begin(), reference.end()) - reference.begin());
   if (found_best != best) {
-    const double rms = std::sqrt(row.squares.reference / static_cast<double>(reference.size()));
-    const double gap = static_cast<double>(reference[best]) - static_cast<double>(reference[found_best]);
-    row.argmax = gap < 4.0 * std::sqrt(row.squares.nmse()) * rms ? Argmax::kNearTie : Argmax::kDifferent;
+    const double rms_deviation = std::sqrt(row.squares.error / static_cast<double>(reference.size()));
+    row.flip = {.reference_id = best,
+                .found_id = found_best,
+                .gap = static_cast<double>(reference[best]) - static_cast<double>(reference[found_best]),
+                .allowance = rule.allowance(best, found_best, rms_deviation),
+                .rms_deviation = rms_deviation};
+    row.argmax = row.flip.gap < row.flip.allowance ? Argmax::kNearTie : Argmax::kDifferent;
   }
   return row;
 }
 
 }  // namespace
 
-RowComparison compare_rows(std::span<const float> found, std::span<const double> reference) {
-  return compare(found, reference);
+RowComparison compare_rows(std::span<const float> found, std::span<const double> reference, const NearTieRule& rule) {
+  return compare(found, reference, rule);
 }
 
-RowComparison compare_rows(std::span<const float> found, std::span<const float> reference) {
-  RowComparison row = compare(found, reference);
+RowComparison compare_rows(std::span<const float> found, std::span<const float> reference, const NearTieRule& rule) {
+  RowComparison row = compare(found, reference, rule);
   row.bitwise = std::equal(found.begin(), found.end(), reference.begin(), reference.end(),
                            [](float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); });
   return row;
@@ -46,8 +51,9 @@ void Comparison::add(int64_t position, const RowComparison& row) {
       worst_position = position;
     }
   }
-  if (row.argmax == Argmax::kDifferent && num_different++ == 0) {
-    first_different = position;
+  num_different += row.argmax == Argmax::kDifferent ? 1 : 0;
+  if (row.argmax != Argmax::kEqual) {
+    flips.emplace_back(position, row.flip);
   }
   num_near_ties += row.argmax == Argmax::kNearTie ? 1 : 0;
   num_bitwise += row.bitwise ? 1 : 0;
@@ -61,9 +67,7 @@ void Comparison::add(const Comparison& other) {
     worst_nmse = other.worst_nmse;
     worst_position = other.worst_position;
   }
-  if (first_different < 0) {
-    first_different = other.first_different;
-  }
+  flips.insert(flips.end(), other.flips.begin(), other.flips.end());
   num_rows += other.num_rows;
   num_bitwise += other.num_bitwise;
   num_near_ties += other.num_near_ties;
@@ -85,8 +89,14 @@ std::vector<std::string> violations(const Comparison& comparison, const Bounds& 
                                 comparison.worst_nmse, comparison.worst_position, bounds.worst_nmse));
   }
   if (comparison.num_different > 0) {
-    found.push_back(fmt::format("another argmax at {} of {} positions, first at {}", comparison.num_different,
-                                comparison.num_rows, comparison.first_different));
+    const auto& [position, flip] =
+        *std::find_if(comparison.flips.begin(), comparison.flips.end(),
+                      [](const auto& entry) { return !(entry.second.gap < entry.second.allowance); });
+    found.push_back(
+        fmt::format("another argmax at {} of {} positions, first at {}: id {} instead of {}, {:.3g} apart "
+                    "in the reference where a near tie is below {:.3g}",
+                    comparison.num_different, comparison.num_rows, position, flip.found_id, flip.reference_id, flip.gap,
+                    flip.allowance));
   }
   if (static_cast<double>(comparison.num_near_ties) >
       bounds.near_tie_share * static_cast<double>(comparison.num_rows)) {
@@ -97,13 +107,23 @@ std::vector<std::string> violations(const Comparison& comparison, const Bounds& 
 }
 
 Json to_json(const Comparison& comparison) {
+  Json flips = Json::array();
+  for (const auto& [position, flip] : comparison.flips) {
+    flips.push_back(Json::object({{"position", Json::number(position)},
+                                  {"reference_id", Json::number(static_cast<int64_t>(flip.reference_id))},
+                                  {"found_id", Json::number(static_cast<int64_t>(flip.found_id))},
+                                  {"gap", Json::number(flip.gap)},
+                                  {"allowance", Json::number(flip.allowance)},
+                                  {"rms_deviation", Json::number(flip.rms_deviation)}}));
+  }
   return Json::object({{"positions", Json::number(comparison.num_rows)},
                        {"nmse", Json::number(comparison.nmse())},
                        {"mean_nmse", Json::number(comparison.mean_nmse())},
                        {"worst_nmse", Json::number(comparison.worst_nmse)},
                        {"worst_position", Json::number(comparison.worst_position)},
                        {"argmax_different", Json::number(comparison.num_different)},
-                       {"near_ties", Json::number(comparison.num_near_ties)}});
+                       {"near_ties", Json::number(comparison.num_near_ties)},
+                       {"argmax_flips", std::move(flips)}});
 }
 
 }  // namespace kipp::gates

@@ -1,13 +1,15 @@
-// How far two rows of logits are apart: NMSE in double, and argmax with the near-tie rule of docs/numerics.md.
+// How far two rows of logits are apart: NMSE in double, and argmax with the rule of gates/near_tie.h.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "gates/near_tie.h"
 
 namespace kipp::gates {
 
@@ -37,19 +39,29 @@ SquaredError squared_error(std::span<const float> found, std::span<const Referen
 
 enum class Argmax : uint8_t {
   kEqual,
-  kNearTie,  // another one, but the reference's logits of the two differ by less than 4·√NMSE·rms(reference)
+  kNearTie,  // another one, but the reference's logits of the two differ by less than NearTieRule allows
   kDifferent,
+};
+
+// Another argmax than the reference's.
+struct ArgmaxFlip {
+  size_t reference_id = 0;
+  size_t found_id = 0;
+  double gap = 0.0;            // between the reference's logits of the two
+  double allowance = 0.0;      // NearTieRule's
+  double rms_deviation = 0.0;  // √(Σ(found − reference)² / vocab)
 };
 
 struct RowComparison {
   SquaredError squares;
   Argmax argmax = Argmax::kEqual;
   bool bitwise = false;  // every float is the reference's
+  ArgmaxFlip flip;       // unless kEqual
 };
 
 // Rows of equal length. The lowest index of equal values is the largest one's.
-RowComparison compare_rows(std::span<const float> found, std::span<const double> reference);
-RowComparison compare_rows(std::span<const float> found, std::span<const float> reference);
+RowComparison compare_rows(std::span<const float> found, std::span<const double> reference, const NearTieRule& rule);
+RowComparison compare_rows(std::span<const float> found, std::span<const float> reference, const NearTieRule& rule);
 
 // Many rows.
 struct Comparison {
@@ -61,7 +73,7 @@ struct Comparison {
   int64_t num_bitwise = 0;
   int64_t num_near_ties = 0;
   int64_t num_different = 0;
-  int64_t first_different = -1;  // position
+  std::vector<std::pair<int64_t, ArgmaxFlip>> flips;  // by position: near ties and different ones
 
   void add(int64_t position, const RowComparison& row);
   void add(const Comparison& other);  // positions are the other's own: keep them only to name its worst row

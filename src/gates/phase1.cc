@@ -37,6 +37,7 @@ class Phase1 {
       : input_(input),
         rounded_(rounded),
         unrounded_(unrounded),
+        rule_(input.near_tie_rule()),
         head_(input.file, input.setup.num_threads > 0 ? input.setup.num_threads : available_processors()) {}
 
   Result<PromptOutcome> run(const PromptVectors& prompt) {
@@ -57,6 +58,7 @@ class Phase1 {
   const GateInput& input_;
   Model& rounded_;
   Model& unrounded_;
+  NearTieRule rule_;
   ReferenceHead head_;
 };
 
@@ -76,8 +78,8 @@ Result<void> Phase1::compare_logits(const PromptVectors& prompt, PromptOutcome& 
     for (size_t i = 0; i < count; ++i) {
       const auto reference = head_.logits(row_of(prompt.final_hidden, begin + i, hidden));
       const auto position = static_cast<int64_t>(begin + i);
-      outcome.rounded.add(position, compare_rows(rounded_rows[i], reference));
-      outcome.unrounded.add(position, compare_rows(unrounded_rows[i], reference));
+      outcome.rounded.add(position, compare_rows(rounded_rows[i], reference, rule_));
+      outcome.unrounded.add(position, compare_rows(unrounded_rows[i], reference, rule_));
       compare_stored(prompt, begin + i, rounded_rows[i], reference, outcome);
     }
   }
@@ -92,7 +94,7 @@ void Phase1::compare_stored(const PromptVectors& prompt, size_t position, std::s
   }
   const auto index = static_cast<size_t>(place - prompt.logit_positions.begin());
   const auto stored = row_of(prompt.logits, index, found.size());
-  outcome.stored.add(static_cast<int64_t>(position), compare_rows(found, stored));
+  outcome.stored.add(static_cast<int64_t>(position), compare_rows(found, stored, rule_));
   SquaredError squares;
   for (size_t id = 0; id < stored.size(); ++id) {
     const double difference = static_cast<double>(stored[id]) - recomputed[id];

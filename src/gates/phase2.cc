@@ -27,12 +27,13 @@ Result<PhaseRecord> run_phase2(const GateInput& input) {
   PhaseRecord record;
   KIPP_ASSIGN(const auto model, input.open_model({}));
   const double bound = phase2_bound(input.setup.backend);
+  const NearTieRule rule = input.near_tie_rule();
   Comparison total;
   Json prompts = Json::array();
   for (const PromptVectors& prompt : input.vectors.prompts) {
     KIPP_ASSIGN(const auto rows, stateless_rows(*model, prompt.ids));
     KIPP_ASSIGN(Session session, model->new_session());
-    KIPP_ASSIGN(const Comparison comparison, compare_decode(session, prompt.ids, rows));
+    KIPP_ASSIGN(const Comparison comparison, compare_decode(session, prompt.ids, rows, rule));
     record.fail_all(prompt.name, violations(comparison, {.nmse = bound, .near_tie_share = 1.0}));
     total.add(comparison);
     input.progress(fmt::format("phase2 {}: {} of {} positions bitwise equal, NMSE {:.3g}", prompt.name,

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 RowComparison compare(const std::vector<float>& found, const std::vector<float>& reference) {
-  return compare_rows(std::span<const float>(found), std::span<const float>(reference));
+  return compare_rows(std::span<const float>(found), std::span<const float>(reference), NearTieRule());
 }
 
 TEST(CompareRows, ComputesTheNmse) {
@@ -88,12 +88,15 @@ TEST(Violations, NameWhatIsOutOfBounds) {
 TEST(Violations, CountArgmaxesAndNearTies) {
   Comparison comparison;
   for (int32_t i = 0; i < 20; ++i) {
-    comparison.add(i, RowComparison{{0.0, 1.0}, i == 3 ? Argmax::kNearTie : Argmax::kEqual, true});
+    comparison.add(i,
+                   RowComparison{{0.0, 1.0}, i == 3 ? Argmax::kNearTie : Argmax::kEqual, true, {7, 8, 0.5, 1.0, 0.25}});
   }
   EXPECT_THAT(violations(comparison, {.nmse = 0.0, .near_tie_share = kNearTieShareOfTwins}), IsEmpty());
   EXPECT_THAT(violations(comparison, {.nmse = 0.0}), ElementsAre(HasSubstr("1 near ties of 20")));
-  comparison.add(20, RowComparison{{0.0, 1.0}, Argmax::kDifferent, false});
-  EXPECT_THAT(violations(comparison, {.nmse = 0.0, .near_tie_share = 1.0}), ElementsAre(HasSubstr("first at 20")));
+  comparison.add(20, RowComparison{{0.0, 1.0}, Argmax::kDifferent, false, {7, 9, 1.5, 1.0, 0.25}});
+  EXPECT_THAT(violations(comparison, {.nmse = 0.0, .near_tie_share = 1.0}),
+              ElementsAre(HasSubstr("first at 20: id 9 instead of 7")));
+  EXPECT_EQ(to_json(comparison).find("argmax_flips")->items().size(), 2U);
 }
 
 }  // namespace

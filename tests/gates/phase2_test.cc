@@ -41,7 +41,7 @@ class CompareDecode : public ::testing::Test {
     Session session = *model_->new_session();
     EXPECT_TRUE(session.append(std::span(ids_).first(33)).has_value());
     tamper(session.block_table());
-    const auto comparison = compare_decode(session, ids_, rows_);
+    const auto comparison = compare_decode(session, ids_, rows_, NearTieRule());
     EXPECT_TRUE(comparison.has_value());
     return comparison.value_or(Comparison{});
   }
