@@ -19,13 +19,13 @@ double weight_at(std::span<const std::byte> head, size_t index) {
 }  // namespace
 
 NearTieRule::NearTieRule(std::span<const std::byte> head, size_t hidden) : head_(head), hidden_(hidden) {
-  const size_t count = head.size() / sizeof(uint16_t);
+  const size_t vocab = head.size() / sizeof(uint16_t) / hidden;
   double squares = 0.0;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < vocab * hidden; ++i) {
     const double weight = weight_at(head, i);
     squares += weight * weight;
   }
-  rms_norm_ = std::sqrt(squares / static_cast<double>(count / hidden));
+  rms_norm_ = std::sqrt(squares / static_cast<double>(vocab));
 }
 
 double NearTieRule::scale(size_t a, size_t b) const {
