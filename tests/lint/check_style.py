@@ -35,6 +35,7 @@ ALLOWED_INCLUDES: dict[str, set[str]] = {
 TOP_LAYERS = ["gates", "server", "cli"]  # each may include every layer below, and those before it in this list
 
 MADE_BY = re.compile(r"(?://|#) Made by (tools/\w+\.py)\b")
+POINTER_ONLY = re.compile(r"// See \S+\.h\.?\n(?!//)")
 PRIVATE_NOTES = re.compile(r"\bDESIGN\b|\b(?:STYLE|FACTS|NOTES|PLAN)\.md\b")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
@@ -144,7 +145,8 @@ def check_includes(path: Path, text: str) -> Iterator[str]:
 
 
 def check_opening_comment(path: Path, text: str) -> Iterator[str]:
-    if path.suffix in CPP_SUFFIXES and not text.lstrip().startswith(("//", "/*")):
+    is_pointer = (ROOT / "src") in path.parents and POINTER_ONLY.match(text)
+    if path.suffix in CPP_SUFFIXES and (not text.lstrip().startswith(("//", "/*")) or is_pointer):
         yield f"{path.relative_to(ROOT)}:1: a file opens with one to three lines that say what it does"
     if path.suffix == ".py" and path.name != "__init__.py" and text.strip() and not ast.get_docstring(ast.parse(text)):
         yield f"{path.relative_to(ROOT)}:1: a file opens with a docstring that says what it does"

@@ -97,5 +97,6 @@ def test_python_function_size() -> None:
 
 def test_opening_comment() -> None:
     assert list(check_style.check_opening_comment(ROOT / "src/x.cc", "int x;\n"))
+    assert list(check_style.check_opening_comment(ROOT / "src/x.cc", "// See x.h.\nint x;\n"))
     assert list(check_style.check_opening_comment(ROOT / "tools/x.py", "x = 1\n"))
     assert not list(check_style.check_opening_comment(ROOT / "src/x.cc", "// What.\nint x;\n"))
