@@ -1,6 +1,8 @@
 # The thin front: everything real lives in CMake, scripts/ and tools/.
 # make quickstart   install, build, and ask the bundled demo checkpoint a question
 # make test         install, build, lint, and run every test
+# make fuzz         run every fuzzer for FUZZ_SECONDS seconds (60); findings go to build/fuzz/findings
+# make bench        run the benchmarks and print them; BENCH=--record keeps them in bench/results
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo quickstart test lint bench asan tsan fuzz clean
 
@@ -10,6 +12,7 @@ KIPP := build/release/bin/kipp
 MODELS := models
 DEMO := $(MODELS)/kipp-kipp-demo-bf16.gguf
 JOBS ?= $(shell nproc)
+BENCH ?=
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //'
@@ -52,8 +55,9 @@ fuzz:
 	@scripts/setup.sh sanitize
 	@scripts/fuzz.sh
 
-bench: build demo
-	@scripts/bench.sh
+bench: demo
+	@scripts/setup.sh bench
+	@scripts/bench.sh $(BENCH)
 
 clean:
 	rm -rf build

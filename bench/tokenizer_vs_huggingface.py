@@ -2,7 +2,7 @@
 """Kipp's tokenizer against Hugging Face `tokenizers`, one thread each, alternated in one run.
 
 The text: the golden texts drawn with a seed until they hold 10 MB. Both encode it as separate texts and as one text,
-parsing added tokens; the ids must be equal. Writes bench/results/tokenizer-vs-huggingface.json.
+parsing added tokens; the ids must be equal. `make bench` runs it; by itself:
 
     python bench/tokenizer_vs_huggingface.py --bench build/release/tests/tokenizer/tokenizer_bench \\
         --encoder build/release/tests/tokenizer/tokenizer_encode_lines \\
@@ -27,9 +27,7 @@ from pathlib import Path
 os.environ["RAYON_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import tokenizers
-
-ROOT = Path(__file__).resolve().parent.parent
-OUTPUT = ROOT / "bench" / "results" / "tokenizer-vs-huggingface.json"
+from provenance import ROOT, hand_out, machine, source
 
 
 def draw_texts(seed: int, num_bytes: int) -> list[str]:
@@ -81,17 +79,6 @@ def check_ids(encoder: Path, tokenizer: tokenizers.Tokenizer, texts: list[str]) 
             raise SystemExit(f"different ids for {text[:80]!a}")
 
 
-def cpu_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
-def git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-
 def summarise(kipp: list[dict[str, float]], reference: list[dict[str, float]], num_bytes: int) -> dict[str, object]:
     summary: dict[str, object] = {}
     for form in ("separate", "joined"):
@@ -115,6 +102,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bytes", type=int, default=10_000_000)
+    parser.add_argument("--output", type=Path, help="write the record to this file (default: print it)")
     arguments = parser.parse_args()
     texts = draw_texts(arguments.seed, arguments.bytes)
     joined = "".join(texts)
@@ -140,20 +128,19 @@ def main() -> int:
         "bytes": num_bytes,
         "texts": len(texts),
         "runs": arguments.runs,
-        "machine": {"cpu": cpu_name(), "cpus": os.cpu_count(), "load_average": os.getloadavg()},
+        "machine": machine(),
         "versions": {
             "tokenizers": tokenizers.__version__,
             "python": platform.python_version(),
             "compiler": kipp[0]["compiler"],
         },
-        "commit": git("rev-parse", "HEAD"),
-        "working_tree_clean": git("status", "--porcelain") == "",
+        **source(),
         "results": summarise(kipp, reference, num_bytes),
         "kipp_shapes": shapes,
     }
-    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    OUTPUT.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(report["results"], indent=2))
+    hand_out(report, arguments.output)
+    if arguments.output:
+        print(json.dumps(report["results"], indent=2))
     return 0
 
 

@@ -1,7 +1,13 @@
 #!/usr/bin/env bash
 # clang-tidy over src/ with the checks of .clang-tidy, several files at a time; findings on standard output.
+# It needs the compile commands and the generated header of the release build, and makes them where they are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+if ! log=$(cmake --preset release 2>&1 && cmake --build --preset release --target kipp_build_info 2>&1); then
+  echo "$log"
+  echo "clang_tidy.sh: the release build cannot be configured; scripts/setup.sh test installs what it needs"
+  exit 1
+fi
 # Standard error only counts the warnings of system headers; findings and compile errors come on standard output.
 git ls-files -co --exclude-standard 'src/*.cc' |
   xargs -P "${JOBS:-$(nproc)}" -n 4 clang-tidy-19 -p build/release --quiet --warnings-as-errors='*' 2>/dev/null

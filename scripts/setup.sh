@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Kipp needs on Debian 12 (root, or sudo): distribution packages and a Python environment in .venv.
-# Usage: scripts/setup.sh [run|test|sanitize]   run: build and convert; test: also lint; sanitize: also TSan and fuzzing.
+# Usage: scripts/setup.sh [run|test|sanitize|bench]   run: build and convert; test: also lint; sanitize: also TSan and
+# fuzzing; bench: also the tokenizer that ours is compared with.
 # Does nothing, and needs no network, where everything is there already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,7 +13,8 @@ case "$profile" in
   run) ;;
   test) packages+=(libgtest-dev libgmock-dev clang-19 clang-format-19 clang-tidy-19 shellcheck) ;;
   sanitize) packages+=(libgtest-dev libgmock-dev clang-19 libclang-rt-19-dev llvm-19) ;;
-  *) echo "setup.sh: unknown profile '$profile'; expected run, test or sanitize" >&2; exit 2 ;;
+  bench) packages+=(libgtest-dev libgmock-dev) ;;
+  *) echo "setup.sh: unknown profile '$profile'; expected run, test, sanitize or bench" >&2; exit 2 ;;
 esac
 
 as_root() {
@@ -42,13 +44,23 @@ if [ ${#missing[@]} -gt 0 ]; then
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
-requirements=requirements/base.txt
-wanted=$(sha256sum "$requirements" | cut -d' ' -f1)
-stamp=.venv/requirements.sha256
-if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
-  echo "Making the Python environment .venv"
-  rm -rf .venv
-  /usr/bin/python3 -m venv .venv
+# install_python NAME STAMP: requirements/NAME.txt into .venv, unless the stamp says that it was done.
+install_python() {
+  local requirements=requirements/$1.txt stamp=.venv/$2 wanted
+  wanted=$(sha256sum "$requirements" | cut -d' ' -f1)
+  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+    return
+  fi
+  echo "Making the Python environment .venv ($1)"
+  if [ "$1" = base ]; then
+    rm -rf .venv
+    /usr/bin/python3 -m venv .venv
+  fi
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r "$requirements"
   echo "$wanted" > "$stamp"
+}
+
+install_python base requirements.sha256
+if [ "$profile" = bench ]; then
+  install_python bench bench.sha256
 fi

@@ -24,6 +24,6 @@ if [ "$preset" = release ]; then
   export KIPP_BINARY=build/release/bin/kipp
   export KIPP_DEMO_ARTIFACT=models/kipp-kipp-demo-bf16.gguf
   export KIPP_TWIN_ARTIFACT=build/release/artifacts/kipp-demo-2layers.gguf
-  .venv/bin/python -m pytest -rs tests/lint tests/python tests/cli || status=1
+  .venv/bin/python -m pytest -rs tests/lint tests/python tests/cli tests/fuzz || status=1
 fi
 exit $status

@@ -1,4 +1,4 @@
-// See artifact_command.h.
+// Opens the artifact and hands it to one of two ways: an answer to each line of standard input, or to the flags.
 #include "cli/artifact_command.h"
 
 #include "cli/jsonl.h"

@@ -1,4 +1,4 @@
-// See base64.h.
+// A strict decoder: four characters to three bytes, an error at the first character that does not fit.
 #include "cli/base64.h"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// See chat_flags.h.
+// Flags to a chat request: --tools is read from its file, and a JSON line gets what it does not say itself.
 #include "cli/chat_flags.h"
 
 #include <utility>

@@ -50,8 +50,8 @@ ExitCode detokenize(const DetokenizeFlags& flags) {
 }
 
 constexpr std::string_view kExamples =
-    "  kipp detokenize -m kipp-demo-bf16.gguf 9707 1879\n"
-    "  echo '{\"ids\": [9707, 1879]}' | kipp detokenize -m kipp-demo-bf16.gguf --jsonl\n";
+    "  kipp detokenize -m models/kipp-kipp-demo-bf16.gguf 9707 1879\n"
+    "  echo '{\"ids\": [9707, 1879]}' | kipp detokenize -m models/kipp-kipp-demo-bf16.gguf --jsonl\n";
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// See fields.h.
+// Look-up of typed fields. One message for every wrong type; a missing field and null are the same.
 #include "cli/fields.h"
 
 #include <algorithm>

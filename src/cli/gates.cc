@@ -125,8 +125,8 @@ ExitCode gates_command(const GateFlags& flags) {
 }
 
 constexpr std::string_view kExamples =
-    "  kipp gates -m kipp-demo-bf16.gguf --vectors tests/vectors/kipp-demo\n"
-    "  kipp gates -m twin.gguf --allow-synthetic --vectors twin-vectors --phase1 --phase2 --json record.json\n";
+    "  kipp gates -m models/kipp-kipp-demo-bf16.gguf --vectors tests/vectors/kipp-demo\n"
+    "  kipp gates -m models/kipp-kipp-demo-bf16.gguf --vectors tests/vectors/kipp-demo --phase1 --json record.json\n";
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// See input.h.
+// Reads by descriptor, again after a signal; the line reader keeps only what has no end yet, up to its limit.
 #include "cli/input.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// See interrupt.h.
+// The signal handler is one flag: what may be done in a handler, and enough for work that asks between steps.
 #include "cli/interrupt.h"
 
 #include <csignal>

@@ -1,4 +1,4 @@
-// See jsonl.h.
+// The loop over lines: parse, hand to the handler, write its answer or its error, count.
 #include "cli/jsonl.h"
 
 #include <unistd.h>

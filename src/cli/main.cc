@@ -17,8 +17,8 @@ void add_commands(CLI::App& app, ExitCode& exit_code) {
   app.require_subcommand(1);
   app.set_version_flag("--version", kipp::cli::version_text(), "Print version, commit, backends and compiler");
   app.footer(
-      kipp::cli::help_footer("  kipp run --model kipp-demo-bf16.gguf --chat \"What can you do?\"\n"
-                             "  kipp tokenize --model kipp-demo-bf16.gguf \"Hello world\"\n"
+      kipp::cli::help_footer("  kipp run --model models/kipp-kipp-demo-bf16.gguf --chat \"What can you do?\"\n"
+                             "  kipp tokenize --model models/kipp-kipp-demo-bf16.gguf \"Hello world\"\n"
                              "  kipp run --help\n"));
   kipp::cli::add_run_command(app, exit_code);
   kipp::cli::add_tokenize_command(app, exit_code);

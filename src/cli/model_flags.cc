@@ -1,4 +1,4 @@
-// See model_flags.h.
+// Declares the flags with their help texts, and opens what they name: the whole model or the tokenizer alone.
 #include "cli/model_flags.h"
 
 #include <utility>

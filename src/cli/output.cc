@@ -1,4 +1,4 @@
-// See output.h.
+// Writes until all bytes are out, and remembers the first failure, so that it is reported once.
 #include "cli/output.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// See perplexity.h.
+// Plans the windows, then runs them in pieces of rows, so that memory does not grow with the window.
 #include "cli/perplexity.h"
 
 #include <algorithm>

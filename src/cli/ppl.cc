@@ -125,8 +125,8 @@ ExitCode ppl(const PplFlags& flags) {
 }
 
 constexpr std::string_view kExamples =
-    "  kipp ppl -m kipp-demo-bf16.gguf README.md\n"
-    "  kipp ppl -m kipp-demo-bf16.gguf --window 512 --stride 256 --json < README.md\n";
+    "  echo \"The capital of France is Paris.\" | kipp ppl -m models/kipp-kipp-demo-bf16.gguf\n"
+    "  kipp ppl -m models/kipp-kipp-demo-bf16.gguf --window 64 --stride 32 --json LICENSE\n";
 
 }  // namespace
 

@@ -110,8 +110,8 @@ void check_flags(const RenderFlags& flags, bool has_prompt) {
 }
 
 constexpr std::string_view kExamples =
-    "  kipp render -m kipp-demo-bf16.gguf --system \"Be brief.\" --thinking off \"Hello\"\n"
-    "  kipp render -m kipp-demo-bf16.gguf --jsonl < tests/golden/chat.jsonl\n";
+    "  kipp render -m models/kipp-kipp-demo-bf16.gguf --system \"Be brief.\" --thinking off \"Hello\"\n"
+    "  head -n 20 tests/golden/chat.jsonl | kipp render -m models/kipp-kipp-demo-bf16.gguf --jsonl\n";
 
 }  // namespace
 

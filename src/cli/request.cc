@@ -1,4 +1,4 @@
-// See request.h.
+// Encodes the prompt, settles the options from line, flags and artifact, runs generate() and picks candidates.
 #include "cli/request.h"
 
 #include <algorithm>

@@ -163,11 +163,11 @@ ExitCode run(RunFlags& flags) {
 }
 
 constexpr std::string_view kExamples =
-    "  kipp run -m kipp-demo-bf16.gguf --chat \"What is the capital of France?\"\n"
-    "  kipp run -m kipp-demo-bf16.gguf --chat --thinking on --decode 256 \"7 + 15?\"\n"
-    "  kipp run -m kipp-demo-bf16.gguf --greedy --decode 32 \"Once upon a time\"\n"
-    "  kipp run -m kipp-demo-bf16.gguf --top 10 \"Hi\"\n"
-    "  echo '{\"prompt\": \"Hi\", \"decode\": 8, \"seed\": 1}' | kipp run -m kipp-demo-bf16.gguf --jsonl\n";
+    "  kipp run -m models/kipp-kipp-demo-bf16.gguf --chat \"What is the capital of France?\"\n"
+    "  kipp run -m models/kipp-kipp-demo-bf16.gguf --chat --thinking on --decode 256 \"7 + 15?\"\n"
+    "  kipp run -m models/kipp-kipp-demo-bf16.gguf --greedy --decode 32 \"Once upon a time\"\n"
+    "  kipp run -m models/kipp-kipp-demo-bf16.gguf --top 10 \"Hi\"\n"
+    "  echo '{\"prompt\": \"Hi\", \"decode\": 8, \"seed\": 1}' | kipp run -m models/kipp-kipp-demo-bf16.gguf --jsonl\n";
 
 }  // namespace
 

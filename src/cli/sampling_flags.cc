@@ -1,4 +1,4 @@
-// See sampling_flags.h.
+// Parses --logit-bias and the sampling fields of a JSON line, and lays the three sources over each other.
 #include "cli/sampling_flags.h"
 
 #include <algorithm>

@@ -92,9 +92,9 @@ ExitCode tokenize(const TokenizeFlags& flags) {
 }
 
 constexpr std::string_view kExamples =
-    "  kipp tokenize -m kipp-demo-bf16.gguf \"Hello world\"\n"
-    "  kipp tokenize -m kipp-demo-bf16.gguf --pieces < README.md\n"
-    "  echo '{\"text\": \"<|im_end|>\", \"plain\": true}' | kipp tokenize -m kipp-demo-bf16.gguf --jsonl\n";
+    "  kipp tokenize -m models/kipp-kipp-demo-bf16.gguf \"Hello world\"\n"
+    "  kipp tokenize -m models/kipp-kipp-demo-bf16.gguf --pieces < README.md\n"
+    "  echo '{\"text\": \"<|im_end|>\", \"plain\": true}' | kipp tokenize -m models/kipp-kipp-demo-bf16.gguf --jsonl\n";
 
 }  // namespace
 

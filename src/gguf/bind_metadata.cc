@@ -1,5 +1,5 @@
-// Identity, dimensions and properties of an artifact against the registry. The keys are listed in docs and in
-// tools/convert_to_gguf.py; a key that is not read here makes the file invalid.
+// Identity, dimensions and properties of an artifact against the registry. The keys are listed in docs/artifact.md
+// and written by tools/artifact.py; a key that is not read here makes the file invalid.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from examples import Workplace
 from kipp_process import Kipp
 
 VARIABLES = {
@@ -52,3 +53,10 @@ def twin(binary: Path, twin_path: Path) -> Kipp:
 def demo(binary: Path) -> Kipp:
     """kipp on the demo checkpoint, which means what it says."""
     return Kipp(binary, {"KIPP_MODEL": str(required_file("KIPP_DEMO_ARTIFACT"))})
+
+
+@pytest.fixture(scope="session")
+def workplace(binary: Path, bare: Kipp, tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    """Where the examples of the help texts and documents run."""
+    artifact = required_file("KIPP_DEMO_ARTIFACT")
+    return Workplace(tmp_path_factory.mktemp("workplace"), binary, artifact, bare.environment)

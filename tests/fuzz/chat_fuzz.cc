@@ -32,11 +32,11 @@ void check(const kipp::ChatRequest& request, const kipp::chat::Prompt& prompt) {
   for (size_t i = 0; i < request.messages.size(); ++i) {
     const kipp::ChatMessage& message = request.messages[i];
     const bool is_result = message.role == kipp::Role::kTool;
-    turns += !is_result || i == 0 || request.messages[i - 1].role != kipp::Role::kTool ? 1 : 0;
+    turns += !is_result || i == 0 || request.messages[i - 1].role != kipp::Role::kTool ? size_t{1} : size_t{0};
     calls += message.tool_calls.size();
     results += is_result ? 1 : 0;
   }
-  turns += !request.tools.empty() && request.messages.front().role != kipp::Role::kSystem ? 1 : 0;
+  turns += !request.tools.empty() && request.messages.front().role != kipp::Role::kSystem ? size_t{1} : size_t{0};
   require(num_controls(prompt, "<|im_end|>") == turns);
   require(num_controls(prompt, "<|im_start|>") == turns + (request.add_generation_prompt ? 1 : 0));
   require(num_controls(prompt, "<tool_call>") == calls && num_controls(prompt, "</tool_call>") == calls);

@@ -34,6 +34,9 @@ ALLOWED_INCLUDES: dict[str, set[str]] = {
 }
 TOP_LAYERS = ["gates", "server", "cli"]  # each may include every layer below, and those before it in this list
 
+MADE_BY = re.compile(r"(?://|#) Made by (tools/\w+\.py)\b")
+POINTER_ONLY = re.compile(r"// See \S+\.h\.?\n(?!//)")
+PRIVATE_NOTES = re.compile(r"\bDESIGN\b|\b(?:STYLE|FACTS|NOTES|PLAN)\.md\b")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
 
@@ -43,13 +46,15 @@ def tracked_files() -> list[Path]:
     return [ROOT / line for line in listing.stdout.splitlines() if (ROOT / line).is_file()]
 
 
-def is_generated(path: Path) -> bool:
-    return "tables" in path.name or "generated" in path.name
+def is_generated(text: str) -> bool:
+    """A file whose first line names the tool in this repository that made it; a file's name proves nothing."""
+    maker = MADE_BY.match(text)
+    return maker is not None and (ROOT / maker[1]).is_file()
 
 
 def check_file_size(path: Path, text: str) -> Iterator[str]:
     lines = text.count("\n")
-    if path.suffix in CODE_SUFFIXES and not is_generated(path) and lines > MAX_FILE_LINES:
+    if path.suffix in CODE_SUFFIXES and not is_generated(text) and lines > MAX_FILE_LINES:
         yield f"{path.relative_to(ROOT)}: {lines} lines; at most {MAX_FILE_LINES}"
 
 
@@ -140,20 +145,32 @@ def check_includes(path: Path, text: str) -> Iterator[str]:
 
 
 def check_opening_comment(path: Path, text: str) -> Iterator[str]:
-    if path.suffix in CPP_SUFFIXES and not text.lstrip().startswith(("//", "/*")):
+    is_pointer = (ROOT / "src") in path.parents and POINTER_ONLY.match(text)
+    if path.suffix in CPP_SUFFIXES and (not text.lstrip().startswith(("//", "/*")) or is_pointer):
         yield f"{path.relative_to(ROOT)}:1: a file opens with one to three lines that say what it does"
     if path.suffix == ".py" and path.name != "__init__.py" and text.strip() and not ast.get_docstring(ast.parse(text)):
         yield f"{path.relative_to(ROOT)}:1: a file opens with a docstring that says what it does"
 
 
+def check_references(path: Path, text: str) -> Iterator[str]:
+    """Only what is in the repository can be cited."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = PRIVATE_NOTES.search(line)
+        if match and path not in {Path(__file__), Path(__file__).with_name("test_check_style.py")}:
+            yield f"{path.relative_to(ROOT)}:{number}: cites {match[0]}, which is not in the repository"
+
+
 def findings(path: Path) -> Iterator[str]:
-    if path.suffix not in CODE_SUFFIXES:
+    if path.suffix not in CODE_SUFFIXES | {".md"}:
         return
     text = path.read_text(encoding="utf-8")
+    yield from check_references(path, text)
+    if path.suffix == ".md":
+        return
     yield from check_file_size(path, text)
     yield from check_opening_comment(path, text)
     if path.suffix in CPP_SUFFIXES:
-        if not is_generated(path):
+        if not is_generated(text):
             yield from check_cpp_functions(path, text)
         yield from check_includes(path, text)
     if path.suffix == ".py":

@@ -72,6 +72,23 @@ def test_include_order(file: str, include: str, allowed: bool) -> None:
     assert bool(found) != allowed
 
 
+def test_only_the_first_line_makes_a_file_generated() -> None:
+    made = "// Made by tools/make_unicode_tables.py from data/unicode; do not edit.\n" + "\n" * 501
+    for name in ("src/kv/block_tables.cc", "src/tokenizer/unicode_tables.cc", "src/base/generated.cc"):
+        assert list(check_style.check_file_size(ROOT / name, "// Tables.\n" + "\n" * 501))
+        assert not list(check_style.check_file_size(ROOT / name, made))
+    assert not check_style.is_generated("// Made by tools/no_such_tool.py\n")
+    assert not check_style.is_generated("// What.\n// Made by tools/make_unicode_tables.py\n")
+    assert check_style.is_generated((ROOT / "src/tokenizer/unicode_tables.cc").read_text(encoding="utf-8"))
+
+
+def test_only_what_is_in_the_repository_is_cited() -> None:
+    path = ROOT / "src/x.cc"
+    assert list(check_style.check_references(path, "// A file.\n// The bound is DESIGN's.\n"))
+    assert list(check_style.check_references(path, "See STYLE.md.\n"))
+    assert not list(check_style.check_references(path, "// designed; see docs/numerics.md\n"))
+
+
 def test_python_function_size() -> None:
     body = "\n".join(f"    x = {i}" for i in range(60))
     assert list(check_style.check_python_functions(ROOT / "tools/x.py", f"def f():\n{body}\n"))
@@ -80,5 +97,6 @@ def test_python_function_size() -> None:
 
 def test_opening_comment() -> None:
     assert list(check_style.check_opening_comment(ROOT / "src/x.cc", "int x;\n"))
+    assert list(check_style.check_opening_comment(ROOT / "src/x.cc", "// See x.h.\nint x;\n"))
     assert list(check_style.check_opening_comment(ROOT / "tools/x.py", "x = 1\n"))
     assert not list(check_style.check_opening_comment(ROOT / "src/x.cc", "// What.\nint x;\n"))

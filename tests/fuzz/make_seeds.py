@@ -1,0 +1,105 @@
+"""Writes the seeds of the fuzzers, a few KB each, from the golden files: make_seeds.py FOLDER fills FOLDER/<fuzzer>/.
+
+The seeds of gguf_fuzz need the C++ artifact builder: gguf_fuzz_seeds.cc.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+MAX_SEED_BYTES = 4096
+SEEDS_EACH = 40
+
+
+def golden(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (GOLDEN / name).read_text(encoding="utf-8").splitlines()]
+
+
+def compact(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def spread(seeds: Iterable[bytes]) -> list[bytes]:
+    """At most SEEDS_EACH of the seeds that are small enough, evenly from the whole list."""
+    small = [seed for seed in seeds if len(seed) <= MAX_SEED_BYTES]
+    step = max(1, len(small) // SEEDS_EACH)
+    return small[::step][:SEEDS_EACH]
+
+
+def chat_seeds() -> Iterator[bytes]:
+    for case in golden("chat.jsonl"):
+        fields = ("messages", "tools", "enable_thinking", "add_generation_prompt")
+        yield compact({key: case[key] for key in fields if case.get(key) is not None})
+
+
+def json_seeds() -> Iterator[bytes]:
+    for case in golden("json_dumps.jsonl"):
+        yield case["text"].encode()
+    yield from chat_seeds()
+    numbers = "[1e400,-0,0.1,1E+16,12345678901234567890123]"
+    for text in (numbers, r'"\ud83d\ude00\u0000"', r'"\ud83d"', '{"a":1,"a":2}', "[" * 99):
+        yield text.encode()
+
+
+def tokenizer_seeds() -> Iterator[bytes]:
+    """Texts, and after a V a vocabulary: lines of a type's digit and a token, or of a merge."""
+    for case in golden("tokenizer.jsonl"):
+        yield case["text"].encode()
+
+
+def vocabulary_seeds() -> Iterator[bytes]:
+    yield b"V1ab\na b\n1abc\nab c\n3<|end|>\n4<think>\n"
+    yield b"V1aa\na a\n1aaaa\naa aa\n5[PAD1]\n"
+
+
+def jsonl_seeds() -> Iterator[bytes]:
+    """The number of pieces, then lines."""
+    lines = [compact({"text": case["text"], "plain": True, "ids": case["ids"]}) for case in golden("tokenizer.jsonl")]
+    for i in range(SEEDS_EACH // 2):
+        yield bytes([i]) + b"\n".join(spread(lines)[i : i + 3])
+    yield b"\x03" + b'{"text_b64":"SGk=","ids":[1]}\r\n\n{"ids":[2147483648],"seed":18446744073709551615,"top_p":0.5}'
+    yield b"\x10" + b'{"ids":[],"decode":-1}\nno json\n' + b"x" * 300 + b'\n{"text":null,"ids":[7]}'
+
+
+def safetensors(header: Any, data: bytes) -> bytes:
+    text = compact(header)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def safetensors_seeds() -> Iterator[bytes]:
+    def entry(dtype: str, shape: list[int], begin: int, end: int) -> dict[str, Any]:
+        return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+    yield safetensors({}, b"")
+    yield safetensors({"__metadata__": {"format": "pt"}, "a": entry("F32", [2, 2], 0, 16)}, bytes(16))
+    yield safetensors({"b": entry("I32", [3], 8, 20), "a": entry("F32", [1, 2], 0, 8)}, bytes(range(20)))
+    yield safetensors({"scalar": entry("F32", [], 0, 4), "none": entry("I32", [0, 5], 4, 4)}, b"\x00\x00\xc0\x7f")
+    yield safetensors({"logits": entry("F32", [2, 3], 0, 24), "ids": entry("I32", [2], 24, 32)}, bytes(32))
+    yield safetensors({"gap": entry("F32", [1], 4, 8)}, bytes(8))
+    yield safetensors({"half": entry("BF16", [1], 0, 2)}, bytes(2))
+
+
+def main(folder: Path) -> None:
+    corpora = {
+        "chat_fuzz": spread(chat_seeds()),
+        "json_fuzz": spread(json_seeds()),
+        "jsonl_fuzz": spread(jsonl_seeds()),
+        "safetensors_fuzz": list(safetensors_seeds()),
+        "tokenizer_fuzz": [*spread(tokenizer_seeds()), *vocabulary_seeds()],
+    }
+    for name, seeds in corpora.items():
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for i, seed in enumerate(seeds):
+            (folder / name / f"seed-{i:02}").write_bytes(seed)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: make_seeds.py FOLDER")
+    main(Path(sys.argv[1]))
