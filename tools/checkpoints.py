@@ -14,6 +14,7 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a script: the package is one folder up
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from tools.command import run_command
 from tools.errors import ToolError
 
 NUM_KV_HEADS = 8
@@ -142,4 +143,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))

@@ -17,7 +17,8 @@ if __package__ in (None, ""):  # run as a script: the package is one folder up
 
 from tools.artifact import artifact_file_name, write_artifact
 from tools.checkpoints import CHECKPOINT_IDS, find_checkpoint
-from tools.errors import ToolError, run_tool
+from tools.command import run_command
+from tools.errors import ToolError
 from tools.safetensors_reader import SnapshotWeights
 from tools.snapshot import check_config, describe_source, read_config, read_marker, tensor_pieces
 from tools.weight_schemes import SCHEMES, WeightScheme
@@ -67,4 +68,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_tool(main))
+    sys.exit(run_command(main))
