@@ -30,7 +30,6 @@ BASE_STOP_TOKENS = (END_OF_TEXT,)
 CHAT_STOP_TOKENS = (IM_END, END_OF_TEXT)
 
 VARIANTS = ("base", "instruct", "instruct-2507", "thinking-2507")
-UNPINNED_REVISION = "0" * 40  # only the demo's, and only until its weights exist
 
 
 @dataclasses.dataclass(frozen=True)
