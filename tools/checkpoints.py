@@ -14,6 +14,7 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a script: the package is one folder up
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from tools.command import run_command
 from tools.errors import ToolError
 
 NUM_KV_HEADS = 8
@@ -29,7 +30,6 @@ BASE_STOP_TOKENS = (END_OF_TEXT,)
 CHAT_STOP_TOKENS = (IM_END, END_OF_TEXT)
 
 VARIANTS = ("base", "instruct", "instruct-2507", "thinking-2507")
-UNPINNED_REVISION = "0" * 40  # only the demo's, and only until its weights exist
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,4 +142,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))

@@ -1,7 +1,18 @@
 """Converts a snapshot of a registry entry to Kipp's artifact, kipp-<id>-<scheme>.gguf.
 
-The snapshot must be exactly what the registry says; anything else is refused with file, item, expected and found. The
-artifact appears only when it is whole and synced: a killed run or a full disk leaves nothing under its name.
+Whatever is not as it must be is refused with file, item, expected and found. Checked in every snapshot:
+  config.json             every field that shapes the computation, against the registry
+  weights                 names, shapes and dtype of all tensors; no NaN or infinity
+  tokenizer.json          the vocabulary, the merges and the added tokens of Qwen3
+  generation_config.json  the stop tokens, against the registry, and that the sampling defaults can be recorded
+Their other contents are not known to the registry, which pins a commit and no hashes: the values of the weights, the
+sampling defaults and the chat template are taken as they are. The artifact records the sha256 of every file read.
+Every byte of every file read is checked, by sha256, in two cases:
+  kipp-demo               against the checkpoint stored in tools/demo
+  kipp_download.json      if the folder has one, against this record of its download
+
+The artifact appears only when it is whole and synced: a killed run or a full disk leaves nothing under its name. A link
+as --output is followed; nothing but a regular file is replaced, and no file of the snapshot.
 """
 
 from __future__ import annotations
@@ -16,13 +27,34 @@ if __package__ in (None, ""):  # run as a script: the package is one folder up
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from tools.artifact import artifact_file_name, write_artifact
+from tools.atomic_file import require_replaceable
 from tools.checkpoints import CHECKPOINT_IDS, find_checkpoint
-from tools.errors import ToolError, run_tool
+from tools.command import run_command
+from tools.errors import ToolError
 from tools.safetensors_reader import SnapshotWeights
-from tools.snapshot import check_config, describe_source, read_config, read_marker, tensor_pieces
+from tools.snapshot import (
+    check_config,
+    describe_source,
+    read_config,
+    read_marker,
+    source_file_names,
+    tensor_pieces,
+)
+from tools.source_pins import DOWNLOAD_RECORD
 from tools.weight_schemes import SCHEMES, WeightScheme
 
 MODELS_FOLDER = Path("models")
+
+
+def require_no_input(path: Path, folder: Path, names: list[str]) -> None:
+    """The artifact must not replace a file of the snapshot, under whatever name, nor be taken for one later."""
+    require_replaceable(path)  # the writer asks, too, but only after the weights are read once
+    for source in (folder / name for name in (*names, DOWNLOAD_RECORD)):
+        if path.exists() and source.exists() and path.samefile(source):
+            raise ToolError(f"{path}: is {source}, a file of the snapshot; name another file with --output")
+    target = path.resolve()
+    if target.parent == folder.resolve() and target.suffix != ".gguf":
+        raise ToolError(f"{path}: is in the snapshot's folder, where an artifact's name must end in .gguf")
 
 
 def convert(checkpoint_id: str, folder: Path, output: Path | None, scheme: WeightScheme, *,
@@ -40,6 +72,7 @@ def convert(checkpoint_id: str, folder: Path, output: Path | None, scheme: Weigh
     if output is None or output.is_dir():
         path /= artifact_file_name(checkpoint, num_layers, scheme)
     with SnapshotWeights(folder) as weights:
+        require_no_input(path, folder, source_file_names(folder, weights))
         source = describe_source(folder, weights, checkpoint, marker)
         if think_tokens is not None:
             tokenizer = source.tokenizer.with_think_tokens(think_tokens == "isolate")
@@ -67,4 +100,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_tool(main))
+    sys.exit(run_command(main))

@@ -23,7 +23,7 @@ from safetensors.numpy import save
 
 from tools.atomic_file import write_file
 from tools.checkpoints import CHECKPOINTS, HEAD_DIM
-from tools.errors import run_tool
+from tools.command import run_command
 
 POSITIONS = (0, 1, 31, 32, 1000, 40959, 262143)
 DEFAULT_OUTPUT = Path(__file__).resolve().parents[1] / "tests" / "vectors" / "rope.safetensors"
@@ -58,4 +58,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_tool(main))
+    sys.exit(run_command(main))

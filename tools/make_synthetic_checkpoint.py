@@ -26,10 +26,11 @@ from tools import safetensors_writer
 from tools.artifact import PIECE_BYTES, TensorSource, artifact_file_name, write_artifact
 from tools.atomic_file import AtomicFile, write_file
 from tools.checkpoints import CHECKPOINT_IDS, Checkpoint, find_checkpoint
-from tools.errors import ToolError, run_tool
+from tools.command import run_command
+from tools.errors import ToolError
 from tools.model_tensors import ModelTensor, model_tensors, row_pieces
 from tools.synthetic_recipe import MASK64, TwinWeights
-from tools.synthetic_snapshot import snapshot_files, twin_source
+from tools.synthetic_snapshot import MARKER_NAME, snapshot_files, twin_source
 from tools.weight_schemes import SCHEMES
 
 SHARD_BYTES = 4 << 30
@@ -96,15 +97,25 @@ def write_index(folder: Path, shards: list[list[ModelTensor]]) -> None:
     write_file(folder / INDEX_NAME, (json.dumps(index, indent=2) + "\n").encode())
 
 
+def require_no_other_snapshot(folder: Path, names: list[str]) -> None:
+    """A snapshot that was downloaded or trained is not written over."""
+    if not (folder / MARKER_NAME).exists():
+        for name in names:
+            if os.path.lexists(folder / name):
+                raise ToolError(f"{folder / name}: is there and no file of a synthetic twin (no {MARKER_NAME}); "
+                                "name another folder with --output")
+
+
 def write_snapshot(folder: Path, checkpoint: Checkpoint, arguments: argparse.Namespace, source: TensorSource) -> None:
     """The marker goes first: a folder with synthetic weights is never without it."""
     num_layers = arguments.layers
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in snapshot_files(checkpoint, num_layers, arguments.seed).items():
-        write_file(folder / name, data)
     shards = plan_shards(model_tensors(checkpoint, num_layers), arguments.shard_bytes)
     if arguments.shard is not None and not 1 <= arguments.shard <= len(shards):
         raise ToolError(f"--shard {arguments.shard}: this snapshot has shards 1 to {len(shards)}")
+    files = snapshot_files(checkpoint, num_layers, arguments.seed)
+    require_no_other_snapshot(folder, [*files, *(shard_name(index, len(shards)) for index in range(len(shards)))])
+    for name, data in files.items():
+        write_file(folder / name, data)
     for index, tensors in enumerate(shards):
         if arguments.shard in (None, index + 1):
             path = folder / shard_name(index, len(shards))
@@ -167,4 +178,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_tool(main))
+    sys.exit(run_command(main))

@@ -14,7 +14,9 @@ from typing import Any
 if __package__ in (None, ""):  # run as a script: the package is one folder up
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from tools.atomic_file import write_file
 from tools.checkpoints import CHECKPOINTS
+from tools.command import run_command
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "MODELS.md"
@@ -93,9 +95,9 @@ def main() -> int:
         if current != wanted:
             print(f"{DOCUMENT.relative_to(ROOT)}: stale; run python -m tools.models_table", file=sys.stderr)
         return int(current != wanted)
-    DOCUMENT.write_text(wanted, encoding="utf-8")
+    write_file(DOCUMENT, wanted.encode())
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))

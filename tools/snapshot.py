@@ -14,17 +14,11 @@ from tqdm import tqdm
 
 from tools.artifact import PIECE_BYTES, ArtifactSource, SamplingDefaults, synthetic_repository
 from tools.bf16 import first_non_finite
-from tools.checkpoints import (
-    HEAD_DIM,
-    NUM_KV_HEADS,
-    RMS_NORM_EPSILON,
-    UNPINNED_REVISION,
-    VOCAB_SIZE,
-    Checkpoint,
-)
+from tools.checkpoints import HEAD_DIM, NUM_KV_HEADS, RMS_NORM_EPSILON, VOCAB_SIZE, Checkpoint
 from tools.errors import ToolError, mismatch
 from tools.model_tensors import EMBEDDING_NAME, HEAD_NAME, ModelTensor, model_tensors, row_pieces
 from tools.safetensors_reader import INDEX_NAME, SnapshotWeights
+from tools.source_pins import check_demo_files, check_downloaded_files
 from tools.strict_json import parse_json_object
 from tools.synthetic_recipe import MASK64, RECIPE
 from tools.synthetic_snapshot import MARKER_NAME, twin_revision
@@ -262,14 +256,6 @@ def source_file_names(folder: Path, weights: SnapshotWeights) -> list[str]:
     return sorted({"config.json", "generation_config.json", "tokenizer.json", *optional, *weights.files})
 
 
-def check_demo_pin(checkpoint: Checkpoint, digests: dict[str, str], folder: Path) -> None:
-    """The demo has no commit of a hub to pin: its revision is the start of its weights' sha256."""
-    if checkpoint.is_demo and checkpoint.revision != UNPINNED_REVISION:
-        found = digests.get("model.safetensors", "(no such file)")[:40]
-        if found != checkpoint.revision:
-            raise mismatch(folder / "model.safetensors", "first 40 digits of the sha256", checkpoint.revision, found)
-
-
 def describe_source(folder: Path, weights: SnapshotWeights, checkpoint: Checkpoint,
                     marker: SyntheticMarker | None) -> ArtifactSource:
     """Everything but the weights' values; each part is checked on the way."""
@@ -281,8 +267,9 @@ def describe_source(folder: Path, weights: SnapshotWeights, checkpoint: Checkpoi
     if marker and template is not None:
         raise mismatch(folder, "chat template", "none in a synthetic snapshot", "one")
     digests = hash_files(folder, source_file_names(folder, weights))
-    if not marker:
-        check_demo_pin(checkpoint, digests, folder)
+    check_downloaded_files(checkpoint, digests, folder)
+    if checkpoint.is_demo and not marker:
+        check_demo_files(checkpoint, digests, folder)
     repository = synthetic_repository(checkpoint, num_layers) if marker else checkpoint.repository
     revision = twin_revision(marker.seed) if marker else checkpoint.revision
     return ArtifactSource(checkpoint, num_layers, repository, revision, sorted(digests.items()), tokenizer, template,

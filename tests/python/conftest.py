@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny_snapshots import TINY, TINY_BASE, TINY_DEMO, Snapshot, make_snapshot
+from tiny_snapshots import TINY, TINY_BASE, Snapshot, make_snapshot
 
 import tools.checkpoints
 import tools.reference_source
@@ -26,7 +26,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def tiny_registry() -> None:
     """Adds the tiny entries for the whole run; the mirror test reads the module's own tuple before that."""
-    tools.checkpoints.CHECKPOINTS = (*tools.checkpoints.CHECKPOINTS, TINY, TINY_BASE, TINY_DEMO)
+    tools.checkpoints.CHECKPOINTS = (*tools.checkpoints.CHECKPOINTS, TINY, TINY_BASE)
     # The same 11 MB are parsed by almost every test; the parser has tests of its own.
     parse = tools.snapshot.parse_tokenizer
     cached = functools.lru_cache(lambda data: parse(data, Path("tokenizer.json")))
@@ -38,7 +38,7 @@ def tiny_registry() -> None:
 @pytest.fixture(scope="session")
 def originals(tmp_path_factory: pytest.TempPathFactory, tiny_registry: None) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("snapshots")
-    folders = {name: make_snapshot(root / name, name) for name in ("tiny", "tiny-base", "tiny-demo")}
+    folders = {name: make_snapshot(root / name, name) for name in ("tiny", "tiny-base")}
     folders["tiny-sharded"] = make_snapshot(root / "tiny-sharded", "tiny", shard_bytes=200_000)
     folders["tiny-synthetic"] = make_snapshot(root / "tiny-synthetic", "tiny", keep_marker=True)
     return folders

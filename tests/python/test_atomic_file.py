@@ -5,8 +5,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import resource
 import signal
+import socket
+import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,7 +71,17 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(ToolError, match="No space left on device"):
+    with pytest.raises(ToolError, match=re.escape(f"{tmp_path}/file: writing failed: No space left on device")):
+        write_file(tmp_path / "file", b"data")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_failing_sync_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(ToolError, match=re.escape(f"{tmp_path}/file: writing failed: Input/output error")):
         write_file(tmp_path / "file", b"data")
     assert os.listdir(tmp_path) == []
 
@@ -135,3 +149,74 @@ def test_a_partial_renamed_between_open_and_lock_is_left_alone(tmp_path: Path, m
 def test_a_folder_is_no_target(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="is a folder"):
         write_file(tmp_path, b"")
+
+
+def make_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+@pytest.mark.parametrize("name", ["file", "link", ".file.partial"])
+@pytest.mark.parametrize(("make", "kind"), [(make_fifo, "a FIFO"), (make_socket, "a socket")])
+def test_what_is_no_file_is_not_replaced(make: Callable[[Path], None], kind: str, name: str, tmp_path: Path,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the target, behind a link, or where the partial file goes."""
+    monkeypatch.chdir(tmp_path)  # a socket's path must be short
+    special = Path("file" if name == "link" else name)
+    make(special)
+    if name == "link":
+        os.symlink("file", "link")
+    target = Path("link" if name == "link" else "file")
+    before = (sorted(os.listdir()), os.lstat(special).st_ino)
+    with pytest.raises(ToolError, match=f"is {kind}"):
+        write_file(target, b"data")
+    assert (sorted(os.listdir()), os.lstat(special).st_ino) == before
+
+
+def test_a_device_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making a node needs privileges, so only its kind is feigned."""
+    target = tmp_path / "node"
+    target.write_bytes(b"old")
+    real_stat = os.stat
+
+    def feign(path: Path, **options: object) -> os.stat_result:
+        result = list(real_stat(path, **options))
+        result[0] = stat.S_IFCHR | 0o666
+        return os.stat_result(result)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", feign)
+        with pytest.raises(ToolError, match="node: is a character device"):
+            write_file(target, b"new")
+    assert target.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["to a file", "dangling"])
+def test_a_link_is_followed(exists: bool, tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    real, link = tmp_path / "far" / "file", tmp_path / "link"
+    link.symlink_to(Path("far") / "file")
+    if exists:
+        real.write_bytes(b"old")
+    write_file(link, b"new")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"new"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["far", "file", "link"]
+
+
+def test_a_link_to_itself_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ToolError, match="loop: cannot be written: Too many levels of symbolic links"):
+        write_file(tmp_path / "loop", b"new")
+
+
+def test_a_linked_partial_does_not_lead_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_bytes(b"old")
+    (tmp_path / ".file.partial").symlink_to("precious")
+    with pytest.raises(OSError, match=r"\.file\.partial"):
+        write_file(tmp_path / "file", b"new")
+    assert (tmp_path / "precious").read_bytes() == b"old"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny_snapshots import TINY, TINY_BASE, TINY_DEMO, Snapshot
+from tiny_snapshots import TINY, TINY_BASE, Snapshot
 
-import tools.checkpoints
 from tools import convert_to_gguf
 from tools.convert_to_gguf import convert
 from tools.errors import ToolError
@@ -222,22 +220,6 @@ def test_think_tokens_can_be_overridden(name: str, option: str, isolates: bool, 
         assert file.metadata["kipp.tokenizer.isolates_think_tokens"] is isolates
         assert file.metadata["tokenizer.ggml.tokens"][151667] == ("<think>" if isolates else "[PAD151667]")
         assert file.metadata["tokenizer.ggml.token_type"][151667] == (4 if isolates else 5)
-
-
-def test_the_demo_is_pinned_by_its_weights(snapshot: SnapshotOf, tmp_path: Path,
-                                           monkeypatch: pytest.MonkeyPatch) -> None:
-    copy = snapshot("tiny-demo")
-    digest = hashlib.sha256((copy.folder / "model.safetensors").read_bytes()).hexdigest()
-    convert("tiny-demo", copy.folder, tmp_path / "unpinned.gguf", BF16)  # forty zeros: not yet trained
-    for revision, passes in ((digest[:40], True), ("3" * 40, False)):
-        pinned = dataclasses.replace(TINY_DEMO, revision=revision)
-        monkeypatch.setattr(tools.checkpoints, "CHECKPOINTS", (pinned,))
-        if passes:
-            with converted(copy.folder, "tiny-demo", tmp_path / "a.gguf") as file:
-                assert file.metadata["kipp.source.revision"] == revision
-        else:
-            with pytest.raises(ToolError, match="first 40 digits of the sha256: expected 3333"):
-                convert("tiny-demo", copy.folder, tmp_path / "b.gguf", BF16)
 
 
 def test_a_synthetic_snapshot_needs_the_flag(snapshot: SnapshotOf, tmp_path: Path) -> None:

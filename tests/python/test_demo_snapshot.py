@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import itertools
 import json
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tools.demo import snapshot
+from tools.command import run_command
+from tools.demo import snapshot, unpack
+from tools.errors import ToolError
 
 STORED = Path(snapshot.__file__).resolve().parent / "checkpoint"
 
@@ -76,6 +82,52 @@ def test_a_changed_manifest_is_refused(tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(snapshot.SnapshotError, match=r"model\.safetensors"):
         snapshot.unpack(tmp_path, tmp_path / "out")
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("generation_config", None),  # its contents are passed on unread: the converter judges them
+    *itertools.product(("config", "model_sha256", "files", "tensors"), (None, 3, [], "text"))])
+def test_a_malformed_manifest_is_one_line(tmp_path, field, value):
+    snapshot.pack(tmp_path, *small_checkpoint(), {"vocab_size": 300}, {})
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    if value is None:
+        del manifest[field]
+    else:
+        manifest[field] = value
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ToolError) as caught:
+        snapshot.unpack(tmp_path, tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_leaves_no_file_and_is_one_line(tmp_path, monkeypatch, capsys):
+    """The disk is full after the small files."""
+    snapshot.pack(tmp_path, *small_checkpoint(), {"vocab_size": 300}, {})
+    real_write = os.write
+
+    def full(fd, data):
+        if Path(os.readlink(f"/proc/self/fd/{fd}")).name.startswith(".model"):
+            if len(data) > 100:
+                return real_write(fd, data[:100])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real_write(fd, data)
+
+    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(sys, "argv", ["unpack", "--stored", str(tmp_path), "--output", str(tmp_path / "out")])
+    assert run_command(unpack.main) == 1
+    message = f"error: {tmp_path}/out/model.safetensors: writing failed: No space left on device\n"
+    assert capsys.readouterr() == ("", message)
+    assert not [path for path in (tmp_path / "out").iterdir() if "model" in path.name]
+
+
+def test_a_fifo_is_not_unpacked_over(tmp_path):
+    snapshot.pack(tmp_path, *small_checkpoint(), {"vocab_size": 300}, {})
+    (tmp_path / "out").mkdir()
+    os.mkfifo(tmp_path / "out" / "model.safetensors")
+    with pytest.raises(ToolError, match=r"model\.safetensors: is a FIFO"):
+        snapshot.unpack(tmp_path, tmp_path / "out")
+    assert (tmp_path / "out" / "model.safetensors").is_fifo()
 
 
 def test_the_committed_checkpoint_unpacks():

@@ -124,6 +124,15 @@ def test_bad_arguments(arguments: tuple[str, ...], words: str, tmp_path: Path, m
     with pytest.raises(ToolError) as caught:
         make(*arguments)
     assert words in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_real_snapshot_is_not_written_over(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"real")
+    with pytest.raises(ToolError, match=rf"{name}: is there and no file of a synthetic twin"):
+        make("--like", "tiny", "--seed", 1, "--output", tmp_path)
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(name, b"real")]
 
 
 @pytest.mark.parametrize(("checkpoint_id", "gib"), [

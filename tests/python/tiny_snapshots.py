@@ -16,7 +16,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 TINY = Checkpoint("tiny", "test/tiny", "1" * 40, "instruct", 3, 32, 96, 8, 4096, 1e6, True, True, False)
 TINY_BASE = Checkpoint("tiny-base", "test/tiny-base", "2" * 40, "base", 2, 32, 64, 16, 2048, 5e6, False, False, False)
-TINY_DEMO = Checkpoint("tiny-demo", "test/demo", "0" * 40, "instruct", 1, 32, 64, 8, 512, 1e6, True, True, True)
 
 
 class Snapshot:

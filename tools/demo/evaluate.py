@@ -14,6 +14,8 @@ from typing import Any
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tools.atomic_file import write_file
+from tools.command import run_command
 from tools.demo.chat import render_prompt
 from tools.demo.checks import is_right, split_thinking
 from tools.demo.heldout import PROMPTS
@@ -155,7 +157,7 @@ def write_report(path: Path, report: dict[str, Any]) -> None:
     skills = block([f"{dump(skill)}: {dump(counts)}" for skill, counts in report["skills"].items()])
     outputs = block([dump(output) for output in report["outputs"]])
     lines = [*head, f' "skills": {{\n{skills}\n }}', f' "outputs": [\n{outputs}\n ]']
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    write_file(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
 def print_table(report: dict[str, Any]) -> None:
@@ -197,4 +199,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tools.atomic_file import write_file
+from tools.command import run_command
 from tools.demo.core import Dialogue, Split, without_marks
 from tools.demo.mixture import SKILLS
 
@@ -65,10 +67,10 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=PROMPTS)
     arguments = parser.parse_args()
     text = "".join(line + "\n" for line in lines())
-    arguments.output.write_text(text, encoding="utf-8")
+    write_file(arguments.output, text.encode())
     print(f"{arguments.output}: {text.count(chr(10))} prompts")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))

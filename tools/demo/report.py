@@ -17,6 +17,8 @@ from typing import Any
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tools.atomic_file import write_file
+from tools.command import run_command
 from tools.demo.chat import render_calls
 from tools.demo.evaluate import load_prompts
 from tools.demo.heldout import PROMPTS
@@ -227,11 +229,11 @@ def main() -> int:
     new = filled(page, sections())
     if arguments.check:
         return int(new != page)
-    PAGE.write_text(new, encoding="utf-8")
+    write_file(PAGE, new.encode())
     if arguments.plot:
         draw_loss(RESULTS / "demo-train-log.csv", PLOT)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))

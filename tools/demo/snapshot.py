@@ -6,16 +6,20 @@ and most of the exponent: compressible) and one of low bytes (mantissa: hardly),
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import lzma
-import shutil
-import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tools.atomic_file import write_file
+from tools.errors import ToolError
+from tools.strict_json import parse_json_object
 
 EMBEDDING = "model.embed_tokens.weight"
 FILES = ("weights-hi.xz", "weights-lo.xz", "rows.xz")
@@ -32,7 +36,7 @@ GENERATION_CONFIG = {
 }
 
 
-class SnapshotError(Exception):
+class SnapshotError(ToolError):
     """A stored file that is not what the manifest says."""
 
 
@@ -82,7 +86,6 @@ def pack(
     preset: int = 6,
 ) -> dict[str, Any]:
     """Writes the stored form and its manifest; `tensors` are BF16 bits with the compact embedding."""
-    folder.mkdir(parents=True, exist_ok=True)
     flat = np.concatenate([tensors[name].reshape(-1) for name in sorted(tensors)]).astype("<u2").view(np.uint8)
     steps = np.diff(rows.astype("<i4"), prepend=np.int32(0)).astype("<i4")
     planes = dict(zip(FILES, (flat[1::2].tobytes(), flat[0::2].tobytes(), steps.tobytes()), strict=True))
@@ -102,25 +105,36 @@ def pack(
         "training": training,
     }
     stored["manifest.json"] = (json.dumps(manifest, indent=1) + "\n").encode()
-    with tempfile.TemporaryDirectory() as temporary:  # outside the folder, which then never holds anything half-written
-        for name, data in stored.items():
-            (Path(temporary) / name).write_bytes(data)
-        for name in stored:
-            shutil.move(Path(temporary) / name, folder / name)
+    for name, data in stored.items():
+        write_file(folder / name, data)
     return manifest
+
+
+@contextlib.contextmanager
+def well_formed(folder: Path) -> Iterator[None]:
+    """A manifest that lacks a field, or has one of the wrong kind, is the folder's fault and not the program's."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, lzma.LZMAError) as error:
+        raise SnapshotError(f"{folder}: not a stored checkpoint: {type(error).__name__}: {error}") from error
+
+
+def load_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / "manifest.json"
+    return parse_json_object(path.read_bytes(), path)
+
+
+def _load_plane(path: Path, expected: str) -> np.ndarray:
+    data = path.read_bytes()
+    if sha256(data) != expected:
+        raise SnapshotError(f"{path}: expected sha256 {expected}, found {sha256(data)}")
+    return np.frombuffer(lzma.decompress(data), dtype=np.uint8)
 
 
 def load_stored(folder: Path) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, Any]]:
     """BF16 tensors with the compact embedding, the ids of its rows, and the manifest; every file is verified."""
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    planes = []
-    for name in FILES:
-        data = (folder / name).read_bytes()
-        expected = manifest["files"][name]["sha256"]
-        if sha256(data) != expected:
-            raise SnapshotError(f"{folder / name}: expected sha256 {expected}, found {sha256(data)}")
-        planes.append(np.frombuffer(lzma.decompress(data), dtype=np.uint8))
-    high, low, steps = planes
+    manifest = load_manifest(folder)
+    high, low, steps = (_load_plane(folder / name, manifest["files"][name]["sha256"]) for name in FILES)
     flat = (high.astype(np.uint16) << 8) | low
     tensors, offset = {}, 0
     for name, shape in manifest["tensors"].items():
@@ -133,16 +147,25 @@ def load_stored(folder: Path) -> tuple[dict[str, np.ndarray], np.ndarray, dict[s
     return tensors, rows, manifest
 
 
+def sidecars(manifest: dict[str, Any]) -> dict[str, bytes]:
+    """The snapshot's files beside the weights."""
+    files = {f"{name}.json": (json.dumps(manifest[name], indent=2) + "\n").encode()
+             for name in ("config", "generation_config")}
+    files["tokenizer.json"] = lzma.decompress((TOKENIZER / "tokenizer.json.xz").read_bytes())
+    files["tokenizer_config.json"] = (TOKENIZER / "tokenizer_config.json").read_bytes()
+    return files
+
+
 def unpack(folder: Path, output: Path) -> dict[str, Any]:
     """Writes the Hugging Face snapshot: weights (always the same bytes), configuration, tokenizer."""
-    tensors, rows, manifest = load_stored(folder)
-    weights = safetensors_bytes(expand(tensors, rows, int(manifest["config"]["vocab_size"])))
-    if sha256(weights) != manifest["model_sha256"]:
-        raise SnapshotError(f"model.safetensors: expected sha256 {manifest['model_sha256']}, found {sha256(weights)}")
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "model.safetensors").write_bytes(weights)
-    for name in ("config", "generation_config"):
-        (output / f"{name}.json").write_text(json.dumps(manifest[name], indent=2) + "\n", encoding="utf-8")
-    (output / "tokenizer.json").write_bytes(lzma.decompress((TOKENIZER / "tokenizer.json.xz").read_bytes()))
-    (output / "tokenizer_config.json").write_bytes((TOKENIZER / "tokenizer_config.json").read_bytes())
+    with well_formed(folder):
+        tensors, rows, manifest = load_stored(folder)
+        weights = safetensors_bytes(expand(tensors, rows, int(manifest["config"]["vocab_size"])))
+        expected = manifest["model_sha256"]
+        files = sidecars(manifest)
+    if sha256(weights) != expected:
+        raise SnapshotError(f"model.safetensors: expected sha256 {expected}, found {sha256(weights)}")
+    for name, data in files.items():
+        write_file(output / name, data)
+    write_file(output / "model.safetensors", weights)
     return manifest

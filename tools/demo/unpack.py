@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import lzma
 import sys
 from pathlib import Path
 
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tools.demo.snapshot import SnapshotError, unpack
+from tools.command import run_command
+from tools.demo.snapshot import unpack
 
 STORED = Path(__file__).resolve().parent / "checkpoint"
 
@@ -20,14 +20,10 @@ def main() -> int:
     parser.add_argument("--stored", type=Path, default=STORED, help="folder with manifest.json and the packed weights")
     parser.add_argument("--output", type=Path, required=True, help="folder to write the snapshot to")
     arguments = parser.parse_args()
-    try:
-        manifest = unpack(arguments.stored, arguments.output)
-    except (OSError, KeyError, ValueError, lzma.LZMAError, SnapshotError) as error:
-        print(f"unpack: {error}", file=sys.stderr)
-        return 1
+    manifest = unpack(arguments.stored, arguments.output)
     print(f"{arguments.output}: model.safetensors sha256 {manifest['model_sha256']}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))
