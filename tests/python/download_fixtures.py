@@ -80,10 +80,11 @@ class Downloader:
         assert [name for name in os.listdir(self.folder) if "partial" in name] == []
 
 
-def start_download(hub: FakeHub, folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+def start_download(hub: FakeHub, folder: Path, *arguments: str, stderr: int = subprocess.PIPE,
+                   **environment: str) -> subprocess.Popen[str]:
     """The command in a process of its own."""
     settings = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     settings |= {"HF_ENDPOINT": hub.url, "NO_PROXY": "*", "no_proxy": "*"} | environment
     command = [sys.executable, "-m", "tools.download_model", PINNED.id, "--output", str(folder), *arguments]
     return subprocess.Popen(command, cwd=REPOSITORY, env=settings, text=True, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE)
+                            stderr=stderr)

@@ -37,7 +37,7 @@ class Fault:
     status: int | None = None  # instead of the file
     headers: dict[str, str | None] = dataclasses.field(default_factory=dict)  # None: left out
     body: bytes | None = None
-    cut: float | None = None  # the fraction of the body after which the connection is closed
+    cut: float | None = None  # the fraction of the body after which the connection is closed, or pauses
     ignore_range: bool = False
     stall_s: float = 0.0  # before the rest of a cut body
     trickle_s: float = 0.0  # between single bytes
@@ -174,7 +174,7 @@ def _next(faults: dict[str, list[Fault]], name: str) -> Fault:
 
 def _pieces(data: bytes, fault: Fault) -> Iterator[bytes]:
     if fault.trickle_s:
-        for position in range(len(data)):
+        for position in range(int(len(data) * (fault.cut or 1))):
             yield data[position : position + 1]
             time.sleep(fault.trickle_s)
     elif fault.cut is not None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -207,6 +210,20 @@ def test_the_command(pinned_hub: FakeHub, tmp_path: Path) -> None:
     process = start_download(pinned_hub, tmp_path / "model", HF_HUB_OFFLINE="1", HF_ENDPOINT="http://127.0.0.1:9")
     _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, f"{tmp_path / 'model'}: complete, nothing to download\n")
+
+
+def test_a_terminal_gets_a_bar(pinned_hub: FakeHub, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 100))
+    process = start_download(pinned_hub, tmp_path / "model", stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # EIO at the end
+        while piece := os.read(ours, 1 << 16):
+            shown += piece
+    os.close(ours)
+    assert process.wait(30) == 0
+    assert b"\rmodel.safetensors: 100%" in shown.replace(b"\x1b[A", b"")
 
 
 def test_offline_by_environment(pinned_hub: FakeHub, tmp_path: Path) -> None:
