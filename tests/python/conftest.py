@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -59,7 +60,8 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def hub(no_proxies: None) -> Iterator[FakeHub]:
+def hub(no_proxies: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    monkeypatch.setattr(os, "fsync", lambda _fd: None)  # no test pulls the plug; a shared disk takes seconds in all
     with FakeHub(TINY.repository, TINY.revision, small_files()) as fake:
         yield fake
 

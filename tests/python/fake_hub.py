@@ -108,6 +108,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # header and body are two writes
     server: _Server
 
     def log_message(self, format: str, *arguments: object) -> None:

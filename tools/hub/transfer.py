@@ -16,7 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tools.atomic_file import write_file
 from tools.errors import ToolError, mismatch
 from tools.hub.client import PIECE_BYTES, HubClient, Reply, TransientError
 from tools.hub.listing import HubFile
@@ -83,7 +82,10 @@ class PartialFile:
         os.lseek(self._fd, 0, os.SEEK_SET)
         self._advance(-self.num_bytes)
         self.num_bytes, self.etag, self._digest = 0, etag, self.file.digest()
-        write_file(self.state_path, json.dumps({"identity": self.file.identity, "etag": etag}).encode())
+        try:  # a torn write is no JSON, and then nothing is resumed
+            self.state_path.write_text(json.dumps({"identity": self.file.identity, "etag": etag}))
+        except OSError as error:
+            raise ToolError(f"{self.state_path}: writing failed: {error.strerror}") from error
 
     def append(self, data: bytes) -> None:
         pending = memoryview(data)
