@@ -1,16 +1,30 @@
 # The thin front: everything real lives in CMake, scripts/ and tools/.
 # make quickstart   install, build, and ask the bundled demo checkpoint a question
+# make quickstart CHECKPOINT=qwen3-0.6b   the same with a real checkpoint, downloaded and converted first
 # make test         install, build, lint, and run every test
 # make fuzz         run every fuzzer for FUZZ_SECONDS seconds (60); findings go to build/fuzz/findings
 # make bench        run the benchmarks and print them; BENCH=--record keeps them in bench/results
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo quickstart test lint bench asan tsan fuzz clean
+.PHONY: help setup build demo checkpoint quickstart test lint bench asan tsan fuzz clean
 
-PROMPT ?= What is Kipp?
+CHECKPOINT ?= kipp-demo
 PYTHON := .venv/bin/python
 KIPP := build/release/bin/kipp
 MODELS := models
 DEMO := $(MODELS)/kipp-kipp-demo-bf16.gguf
+MODEL := $(MODELS)/kipp-$(CHECKPOINT)-bf16.gguf
+
+# How quickstart asks: a base checkpoint has no chat template, and the others would think for long on this backend.
+ifeq ($(CHECKPOINT),kipp-demo)
+PROMPT ?= What is Kipp?
+ASK := --chat
+else ifneq ($(filter %-base,$(CHECKPOINT)),)
+PROMPT ?= The capital of France is
+ASK := --decode 64
+else
+PROMPT ?= What is the capital of France?
+ASK := --chat --thinking off
+endif
 JOBS ?= $(shell nproc)
 BENCH ?=
 
@@ -32,9 +46,14 @@ $(DEMO): $(wildcard tools/demo/checkpoint/*) tools/convert_to_gguf.py
 
 demo: setup $(DEMO)
 
-quickstart: build demo
+checkpoint: setup
+	@$(PYTHON) -m tools.download_model $(CHECKPOINT) --output $(MODELS)/$(CHECKPOINT)
+	@test -f $(MODEL) || $(PYTHON) -m tools.convert_to_gguf --checkpoint $(CHECKPOINT) \
+	  --source $(MODELS)/$(CHECKPOINT) --output $(MODEL)
+
+quickstart: build $(if $(filter kipp-demo,$(CHECKPOINT)),demo,checkpoint)
 	@echo; echo "> $(PROMPT)"
-	@$(KIPP) run --model $(DEMO) --chat --greedy "$(PROMPT)"
+	@$(KIPP) run --model $(MODEL) $(ASK) --greedy "$(PROMPT)"
 
 test:
 	@scripts/test.sh

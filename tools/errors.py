@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+MAX_SHOWN = 300
+
 
 class ToolError(Exception):
     """Bad input or a failed environment. Its text is meant for the user; a traceback would add nothing."""
@@ -13,7 +15,18 @@ class ToolError(Exception):
 
 def mismatch(file: Path | str, item: str, expected: object, found: object) -> ToolError:
     """The one form in which every refusal is worded."""
-    return ToolError(f"{file}: {item}: expected {expected}, found {found}")
+    return ToolError(f"{file}: {shown(item)}: expected {shown(expected)}, found {shown(found)}")
+
+
+def shown(value: object) -> str:
+    """A value as part of a message: one line, not endless, and nothing that a terminal would act on."""
+    try:
+        text = str(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a list nested very deep
+        text = type(value).__name__
+    if len(text) > MAX_SHOWN:
+        text = text[:MAX_SHOWN] + "…"
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def run_tool(main: Callable[[], int]) -> int:

@@ -8,8 +8,8 @@ Format: https://github.com/huggingface/safetensors#format
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
+import re
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,6 +18,7 @@ from tools.errors import ToolError, mismatch
 from tools.strict_json import parse_json_object
 
 MAX_HEADER_BYTES = 100_000_000  # the limit of the reference implementation
+SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}\.safetensors", re.ASCII)
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"
 DTYPE_BYTES = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
@@ -99,13 +100,13 @@ class SafetensorsFile:
         if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
             raise mismatch(self.path, f"tensor {name}", "dtype, shape and data_offsets", value)
         dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
-        if dtype not in DTYPE_BYTES:
+        if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
             raise mismatch(self.path, f"tensor {name}: dtype", "a known dtype", dtype)
         if not _is_counts(shape):
             raise mismatch(self.path, f"tensor {name}: shape", "a list of sizes", shape)
         if not _is_counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
             raise mismatch(self.path, f"tensor {name}: data_offsets", "[begin, end]", offsets)
-        num_bytes = math.prod(shape) * DTYPE_BYTES[dtype]
+        num_bytes = _tensor_bytes(shape, DTYPE_BYTES[dtype])
         if offsets[1] - offsets[0] != num_bytes:
             raise mismatch(self.path, f"tensor {name}: length", f"{num_bytes} bytes", offsets[1] - offsets[0])
         return TensorEntry(dtype, tuple(shape), data_start + offsets[0], num_bytes)
@@ -121,8 +122,41 @@ class SafetensorsFile:
             raise mismatch(self.path, "file length", f"{position} bytes", self.num_bytes)
 
 
+def _tensor_bytes(shape: list[int], item_bytes: int) -> int:
+    """The product, or just some number above 2^63: millions of hostile dimensions must not cost hours."""
+    if 0 in shape:
+        return 0
+    num_bytes = item_bytes
+    for size in shape:
+        num_bytes *= size
+        if num_bytes >= 1 << 63:
+            break
+    return num_bytes
+
+
 def _is_counts(value: object) -> bool:
     return isinstance(value, list) and all(type(item) is int and 0 <= item < 1 << 63 for item in value)
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardIndex:
+    """Which shard holds which tensor; total_bytes as the index claims it, None if it does not."""
+
+    weight_map: dict[str, str]
+    total_bytes: object
+
+
+def parse_index(data: bytes, path: Path | str) -> ShardIndex:
+    """model.safetensors.index.json. Shards are plain names: an index cannot point out of its folder."""
+    document = parse_json_object(data, path)
+    weight_map = document.get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise mismatch(path, "weight_map", "a non-empty object", weight_map)
+    for tensor, shard in weight_map.items():
+        if not isinstance(shard, str) or not SHARD_NAME.fullmatch(shard):
+            raise mismatch(path, f"weight_map[{tensor}]", "the name of a .safetensors file", shard)
+    metadata = document.get("metadata")
+    return ShardIndex(weight_map, metadata.get("total_size") if isinstance(metadata, dict) else None)
 
 
 class SnapshotWeights:
@@ -164,26 +198,18 @@ class SnapshotWeights:
         file = self.location[name]
         return file.read(file.tensors[name], offset, num_bytes)
 
-    def _open_shards(self, index: Path) -> None:
-        document = parse_json_object(index.read_bytes(), index)
-        weight_map = document.get("weight_map")
-        if not isinstance(weight_map, dict) or not weight_map:
-            raise mismatch(index, "weight_map", "a non-empty object", weight_map)
-        for tensor, shard in weight_map.items():
-            if not isinstance(shard, str) or shard != os.path.basename(shard) or not shard.endswith(".safetensors"):
-                raise mismatch(index, f"weight_map[{tensor}]", "the name of a .safetensors file", shard)
-        for shard in sorted(set(weight_map.values())):
+    def _open_shards(self, path: Path) -> None:
+        index = parse_index(path.read_bytes(), path)
+        for shard in sorted(set(index.weight_map.values())):
             self.files[shard] = SafetensorsFile(self.folder / shard)
         for shard, file in self.files.items():
-            listed = {tensor for tensor, name in weight_map.items() if name == shard}
+            listed = {tensor for tensor, name in index.weight_map.items() if name == shard}
             for tensor in sorted(listed ^ file.tensors.keys()):
                 place = "only in the index" if tensor in listed else "only in the shard"
-                raise mismatch(index, f"tensor {tensor} of {shard}", "in index and shard", place)
-        self._check_total(document.get("metadata"), index)
+                raise mismatch(path, f"tensor {tensor} of {shard}", "in index and shard", place)
+        self._check_total(index.total_bytes, path)
 
-    def _check_total(self, metadata: object, index: Path) -> None:
-        if not isinstance(metadata, dict) or "total_size" not in metadata:
-            return
+    def _check_total(self, expected: object, path: Path) -> None:
         total = sum(entry.num_bytes for file in self.files.values() for entry in file.tensors.values())
-        if metadata["total_size"] != total:
-            raise mismatch(index, "metadata.total_size", total, metadata["total_size"])
+        if expected is not None and expected != total:
+            raise mismatch(path, "metadata.total_size", total, expected)

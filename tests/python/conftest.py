@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from download_fixtures import Downloader, small_files
+from fake_hub import FakeHub
 from tiny_snapshots import TINY, TINY_BASE, Snapshot, make_snapshot
 
 import tools.checkpoints
@@ -47,3 +50,22 @@ def originals(tmp_path_factory: pytest.TempPathFactory, tiny_registry: None) -> 
 @pytest.fixture
 def snapshot(originals: dict[str, Path], tmp_path: Path) -> Callable[[str], Snapshot]:
     return lambda name: Snapshot(originals[name], tmp_path / name)
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture
+def hub(no_proxies: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    monkeypatch.setattr(os, "fsync", lambda _fd: None)  # no test pulls the plug; a shared disk takes seconds in all
+    with FakeHub(TINY.repository, TINY.revision, small_files()) as fake:
+        yield fake
+
+
+@pytest.fixture
+def download(hub: FakeHub, tmp_path: Path) -> Downloader:
+    return Downloader(hub, tmp_path / "model")

@@ -9,7 +9,7 @@ import pytest
 from tiny_snapshots import REPOSITORY
 
 SCRIPTS = ("convert_to_gguf", "make_synthetic_checkpoint", "generate_test_vectors", "generate_rope_vectors",
-           "checkpoints")
+           "checkpoints", "download_model")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -28,6 +28,8 @@ def test_help_both_ways(name: str) -> None:
     ("convert_to_gguf", "--checkpoint", "nothing", "--source", "."),
     ("make_synthetic_checkpoint", "--like", "nothing", "--seed", "1", "--artifact", "x"),
     ("generate_test_vectors", "--model", "no-such-file", "--output", "x"),
+    ("download_model", "nothing"),
+    ("download_model", "kipp-demo"),
 ])
 def test_a_mistake_is_one_line_and_status_1(arguments: tuple[str, ...]) -> None:
     result = subprocess.run([sys.executable, "-m", f"tools.{arguments[0]}", *arguments[1:]], capture_output=True,
