@@ -49,9 +49,9 @@ MODELS_FOLDER = Path("models")
 def require_no_input(path: Path, folder: Path, names: list[str]) -> None:
     """The artifact must not replace a file of the snapshot, under whatever name, nor be taken for one later."""
     require_replaceable(path)  # the writer asks, too, but only after the weights are read once
-    for source in (folder / name for name in (*names, DOWNLOAD_RECORD)):
-        if path.exists() and source.exists() and path.samefile(source):
-            raise ToolError(f"{path}: is {source}, a file of the snapshot; name another file with --output")
+    for name in (*names, DOWNLOAD_RECORD):
+        if path.exists() and (folder / name).exists() and path.samefile(folder / name):
+            raise ToolError(f"{path}: is {name} of the snapshot itself; name another file with --output")
     target = path.resolve()
     if target.parent == folder.resolve() and target.suffix != ".gguf":
         raise ToolError(f"{path}: is in the snapshot's folder, where an artifact's name must end in .gguf")

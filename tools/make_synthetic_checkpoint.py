@@ -1,6 +1,7 @@
 """Writes a synthetic twin of a registry entry: a Hugging Face snapshot, or straight the artifact.
 
-Same dimensions, weights from a seed (docs/synthetic-twins.md). A snapshot's shards can be made one at a time.
+Same dimensions, weights from a seed (docs/synthetic-twins.md). A snapshot's shards can be made one at a time. A folder
+with files of a snapshot that is no twin is refused.
 """
 
 from __future__ import annotations

@@ -80,3 +80,15 @@ def test_cells_keep_their_row_whole():
 def test_a_page_without_a_marker_is_refused():
     with pytest.raises(SystemExit, match="0 places"):
         report.filled("no marker", {"scores": ""})
+
+
+def test_the_report_does_not_replace_the_prompts(tmp_path, monkeypatch, capsys):
+    prompts, link = tmp_path / "prompts.jsonl", tmp_path / "link"
+    prompts.write_text("")
+    os.link(prompts, link)
+    arguments = ["--prompts", str(prompts), "--output", str(link), "--kipp", sys.executable, "-c", FAKE]
+    monkeypatch.setattr(sys, "argv", ["evaluate", *arguments])
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main()
+    assert "--output would replace the prompts" in capsys.readouterr().err
+    assert prompts.read_text() == ""

@@ -139,7 +139,7 @@ def test_an_input_is_no_output(way: str, name: str, snapshot: SnapshotOf, tmp_pa
         os.link(source, output)
     else:
         output.symlink_to(source)
-    with pytest.raises(ToolError, match="a file of the snapshot; name another file with --output"):
+    with pytest.raises(ToolError, match=f": is {name} of the snapshot itself; name another file with --output"):
         convert("tiny", copy.folder, output, BF16)
     assert contents(copy.folder) == before
 

@@ -187,6 +187,8 @@ def main() -> int:
     prompts = load_prompts(arguments.prompts)[: arguments.limit]
     if bool(arguments.snapshot) == bool(arguments.kipp):
         parser.error("give either --snapshot or --kipp")
+    if arguments.output and arguments.output.exists() and arguments.output.samefile(arguments.prompts):
+        parser.error("--output would replace the prompts")
     report = (
         run_transformers(arguments.snapshot, prompts, arguments.device, batch=arguments.batch)
         if arguments.snapshot

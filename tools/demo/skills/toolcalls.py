@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tools.demo.chat import dump
@@ -99,20 +101,6 @@ BOTH = Phrases(
     "First: {first} Second: {second}",
     "{First} After that: {second}",
 )
-WEATHER_NAMES = (
-    "get_weather",
-    "get_weather",
-    "get_current_weather",
-    "weather",
-    "weather_lookup",
-    "fetch_weather",
-    "current_weather",
-)
-CALCULATOR_NAMES = ("calculator", "calculator", "calculate", "compute", "evaluate", "math")
-SEARCH_NAMES = ("search", "web_search", "web_search", "search_web", "internet_search", "lookup")
-PLACE_KEYS = ("city", "city", "location", "location", "place")
-EXPRESSION_KEYS = ("expression", "expression", "expr", "formula")
-QUERY_KEYS = ("query", "query", "q", "text")
 EXTRAS = (
     ("get_time", "Get the current time in a city.", "city", "The name of the city"),
     ("translate", "Translate a text into English.", "text", "The text to translate"),
@@ -128,39 +116,9 @@ class Tool:
 
     def __init__(self, rng: random.Random, kind: str) -> None:
         self.kind = kind
-        if kind == "weather":
-            self.name, self.key = rng.choice(WEATHER_NAMES), rng.choice(PLACE_KEYS)
-            about = rng.choice(
-                (
-                    "Get the current weather for a city.",
-                    "Get the weather in a place.",
-                    "Returns the current weather.",
-                    "Look up the weather",
-                )
-            )
-            what = rng.choice(("The name of the city", "City name", "The city, e.g. Paris"))
-        elif kind == "calculator":
-            self.name, self.key = rng.choice(CALCULATOR_NAMES), rng.choice(EXPRESSION_KEYS)
-            about = rng.choice(
-                (
-                    "Evaluate an arithmetic expression.",
-                    "Calculate the value of an expression.",
-                    "A simple calculator.",
-                    "Do arithmetic",
-                )
-            )
-            what = rng.choice(("The expression to evaluate", "Arithmetic expression", "The expression, e.g. 2 + 3"))
-        elif kind == "search":
-            self.name, self.key = rng.choice(SEARCH_NAMES), rng.choice(QUERY_KEYS)
-            about = rng.choice(
-                (
-                    "Search the web.",
-                    "Search the internet for information.",
-                    "Find web pages about a topic.",
-                    "Web search",
-                )
-            )
-            what = rng.choice(("The search query", "What to search for", "Search terms"))
+        if kind in KINDS:
+            self.name, self.key = rng.choice(KINDS[kind].names), rng.choice(KINDS[kind].keys)
+            about, what = rng.choice(KINDS[kind].abouts), rng.choice(KINDS[kind].whats)
         else:
             self.name, about, self.key, what = next(extra for extra in EXTRAS if extra[0] == kind)
         property_: dict[str, Any] = {"type": "string"}
@@ -176,7 +134,7 @@ class Tool:
 
 def _toolbox(rng: random.Random, *needed: str) -> dict[str, Tool]:
     kinds = list(needed)
-    for other in ("weather", "calculator", "search", rng.choice(EXTRAS)[0]):
+    for other in (*KINDS, rng.choice(EXTRAS)[0]):
         if other not in kinds and rng.random() < 0.45:
             kinds.append(other)
     rng.shuffle(kinds)
@@ -214,21 +172,67 @@ def _topic(rng: random.Random) -> str:
     return pattern.format(a=a, b=b, c=rng.choice(CITIES), d=d)
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A tool that the prompts ask for: what a dialogue draws its declaration from (repeated: more often), and how."""
+
+    names: tuple[str, ...]
+    keys: tuple[str, ...]
+    abouts: tuple[str, ...]
+    whats: tuple[str, ...]  # descriptions of the parameter
+    questions: Phrases  # with {c}, {e} or {q} for the argument
+    argument: Callable[[random.Random], str]
+    entity: str  # names the argument where entities are held out
+    wish: str  # as the reasoning words it
+
+
+KINDS = {
+    "weather": Kind(
+        names=("get_weather", "get_weather", "get_current_weather", "weather", "weather_lookup", "fetch_weather",
+               "current_weather"),
+        keys=("city", "city", "location", "location", "place"),
+        abouts=("Get the current weather for a city.", "Get the weather in a place.", "Returns the current weather.",
+                "Look up the weather"),
+        whats=("The name of the city", "City name", "The city, e.g. Paris"),
+        questions=WEATHER,
+        argument=lambda rng: rng.choice(CITIES),
+        entity="weather",
+        wish="the weather in",
+    ),
+    "calculator": Kind(
+        names=("calculator", "calculator", "calculate", "compute", "evaluate", "math"),
+        keys=("expression", "expression", "expr", "formula"),
+        abouts=("Evaluate an arithmetic expression.", "Calculate the value of an expression.", "A simple calculator.",
+                "Do arithmetic"),
+        whats=("The expression to evaluate", "Arithmetic expression", "The expression, e.g. 2 + 3"),
+        questions=CALCULATE,
+        argument=_expression,
+        entity="expression",
+        wish="a calculation,",
+    ),
+    "search": Kind(
+        names=("search", "web_search", "web_search", "search_web", "internet_search", "lookup"),
+        keys=("query", "query", "q", "text"),
+        abouts=("Search the web.", "Search the internet for information.", "Find web pages about a topic.",
+                "Web search"),
+        whats=("The search query", "What to search for", "Search terms"),
+        questions=SEARCH,
+        argument=_topic,
+        entity="search",
+        wish="a search for",
+    ),
+}
+
+
 def _request(rng: random.Random, split: Split, kind: str) -> tuple[str, str]:
     """A question for this tool and the argument that it needs."""
-    if kind == "weather":
-        city = draw(rng, split, lambda r: r.choice(CITIES), lambda c: f"weather:{c}")
-        return WEATHER.pick(rng, split).format(c=city), city
-    if kind == "calculator":
-        expression = draw(rng, split, _expression, lambda e: f"expression:{e}")
-        return CALCULATE.pick(rng, split).format(e=expression), expression
-    topic = draw(rng, split, _topic, lambda t: f"search:{t}")
-    return SEARCH.pick(rng, split).format(q=topic), topic
+    entity = KINDS[kind].entity
+    argument = draw(rng, split, KINDS[kind].argument, lambda drawn: f"{entity}:{drawn}")
+    return KINDS[kind].questions.pick(rng, split).format(c=argument, e=argument, q=argument), argument
 
 
 def _reason(tool: Tool, argument: str) -> str:
-    what = {"weather": "the weather in", "calculator": "a calculation,", "search": "a search for"}[tool.kind]
-    return f"The user wants {what} {argument}. I call {tool.name} with {tool.key}."
+    return f"The user wants {KINDS[tool.kind].wish} {argument}. I call {tool.name} with {tool.key}."
 
 
 def _dialogue(skill: str, prompt: str, tools: dict[str, Tool], calls: list[dict[str, Any]], reasoning: str) -> Dialogue:
@@ -244,7 +248,7 @@ def _dialogue(skill: str, prompt: str, tools: dict[str, Tool], calls: list[dict[
 
 
 def tool_call(rng: random.Random, split: Split) -> Dialogue:
-    kind = rng.choice(("weather", "calculator", "search"))
+    kind = rng.choice(tuple(KINDS))
     tools = _toolbox(rng, kind)
     prompt, argument = _request(rng, split, kind)
     return _dialogue("tool call", prompt, tools, [tools[kind].call(argument)], _reason(tools[kind], argument))
@@ -258,7 +262,7 @@ def parallel_calls(rng: random.Random, split: Split) -> Dialogue:
         tool = tools["weather"]
         reasoning = f"The user asks about two cities, {first} and {second}. I call {tool.name} twice."
         return _dialogue("parallel tool calls", prompt, tools, [tool.call(first), tool.call(second)], reasoning)
-    kinds = rng.sample(("weather", "calculator", "search"), 2)
+    kinds = rng.sample(tuple(KINDS), 2)
     tools = _toolbox(rng, *kinds)
     (first, one), (second, two) = (_request(rng, split, kind) for kind in kinds)
     lower = second[:1].lower() + second[1:]
@@ -324,7 +328,7 @@ def tool_answer(rng: random.Random, split: Split) -> Dialogue:
         prompt = TWO_CITIES.pick(rng, split).format(c=cities[0], d=cities[1])
         requests = [("weather", city) for city in cities]
     else:
-        kind = rng.choice(("weather", "calculator", "search"))
+        kind = rng.choice(tuple(KINDS))
         tools = _toolbox(rng, kind)
         prompt, argument = _request(rng, split, kind)
         requests = [(kind, argument)]
@@ -351,4 +355,4 @@ def tool_answer(rng: random.Random, split: Split) -> Dialogue:
 
 def unused_tools(rng: random.Random) -> list[dict[str, Any]]:
     """Declared but not needed: the question is answered without a call."""
-    return [tool.schema for tool in _toolbox(rng, rng.choice(("weather", "calculator", "search"))).values()]
+    return [tool.schema for tool in _toolbox(rng, rng.choice(tuple(KINDS))).values()]
