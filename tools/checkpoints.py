@@ -21,6 +21,7 @@ NUM_KV_HEADS = 8
 HEAD_DIM = 128
 VOCAB_SIZE = 151936  # rows of the embedding and of the head
 NUM_TOKENS = 151669  # ids from here on are padding rows without a token
+FIRST_THINK_TOKEN = 151665  # of the last four, which a base checkpoint's tokenizer lacks
 NUM_MERGES = 151387
 RMS_NORM_EPSILON = 1e-6
 END_OF_TEXT = 151643  # <|endoftext|>

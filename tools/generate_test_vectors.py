@@ -155,9 +155,10 @@ def write_vectors(source: ReferenceSource, prompts: list[Prompt], arguments: arg
     output: Path = arguments.output
     output.mkdir(parents=True, exist_ok=True)
     model = load_reference(source, arguments.device, DTYPES[arguments.dtype])
+    num_tokens = source.num_tokens
     entries = []
     for prompt in tqdm(prompts, desc="prompts", disable=None):
-        seen = observe(model, prompt.ids, prompt.logit_positions, prompt.tap_positions)
+        seen = observe(model, prompt.ids, prompt.logit_positions, prompt.tap_positions, num_tokens)
         if not np.isfinite(seen.final_hidden).all():
             raise ToolError(f"{source.path}: prompt {prompt.name}: the reference's final hidden state is not finite")
         data = save({

@@ -12,7 +12,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
-from tools.checkpoints import HEAD_DIM, NUM_KV_HEADS, NUM_TOKENS, RMS_NORM_EPSILON, VOCAB_SIZE
+from tools.checkpoints import HEAD_DIM, NUM_KV_HEADS, RMS_NORM_EPSILON, VOCAB_SIZE
 from tools.errors import ToolError
 from tools.gguf_reader import GgufFile
 from tools.model_tensors import model_tensors
@@ -103,23 +103,24 @@ class Taps:
 
 
 @torch.no_grad()
-def observe(model: Qwen3ForCausalLM, ids: list[int], logit_positions: list[int],
-            tap_positions: list[int]) -> Observation:
+def observe(model: Qwen3ForCausalLM, ids: list[int], logit_positions: list[int], tap_positions: list[int],
+            num_tokens: int) -> Observation:
+    """num_tokens: ids from it on have no token and are never generated."""
     device = model.lm_head.weight.device
     taps = Taps(model, tap_positions)
     output = model.model(input_ids=torch.tensor([ids], device=device), use_cache=True)
     residuals = taps.remove()
     hidden = output.last_hidden_state[0]
     logits = model.lm_head(hidden[logit_positions]).float().cpu().numpy()
-    greedy = _greedy(model, hidden[-1:], output.past_key_values)
+    greedy = _greedy(model, hidden[-1:], output.past_key_values, num_tokens)
     return Observation(hidden.float().cpu().numpy(), logits.reshape(-1, VOCAB_SIZE), residuals, greedy)
 
 
-def _greedy(model: Qwen3ForCausalLM, last_hidden: torch.Tensor, cache: object) -> np.ndarray:
+def _greedy(model: Qwen3ForCausalLM, last_hidden: torch.Tensor, cache: object, num_tokens: int) -> np.ndarray:
     """The argmax path; rows of the head without a token never win. It does not stop at stop tokens."""
     chosen: list[int] = []
     while True:
-        logits = model.lm_head(last_hidden)[0, :NUM_TOKENS].float()
+        logits = model.lm_head(last_hidden)[0, :num_tokens].float()
         chosen.append(int(logits.argmax()))
         if len(chosen) == NUM_GREEDY:
             return np.array(chosen, dtype=np.int32)

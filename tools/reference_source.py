@@ -11,7 +11,7 @@ import numpy as np
 
 from tools.artifact import SYNTHETIC_REPOSITORY, synthetic_repository
 from tools.bf16 import first_non_finite
-from tools.checkpoints import Checkpoint, find_checkpoint
+from tools.checkpoints import FIRST_THINK_TOKEN, NUM_TOKENS, Checkpoint, find_checkpoint
 from tools.errors import ToolError, mismatch
 from tools.gguf_reader import GgufFile
 from tools.model_tensors import ModelTensor, row_pieces
@@ -38,6 +38,12 @@ class ReferenceSource:
     header_sha256: str | None  # of the artifact; None for a snapshot
     tokenizer_json: str
     chat_template: str | None
+
+    @property
+    def num_tokens(self) -> int:
+        """Ids below it have a token and may be generated."""
+        tokenizer = parse_tokenizer(self.tokenizer_json.encode(), self.path)
+        return NUM_TOKENS if tokenizer.isolates_think_tokens else FIRST_THINK_TOKEN
 
 
 def open_source(path: Path, checkpoint_id: str | None) -> ReferenceSource:

@@ -94,12 +94,19 @@ class Backend {
 
   // What loading would take, before anything is loaded. Errors: kUnsupported (a scheme this backend lacks).
   virtual Result<MemoryPlan> plan(const ModelFile& file, const Limits& limits) const = 0;
-  // The file must outlive the backend. Errors: kCapacity with needed and available bytes.
+  // The file must outlive the backend. Step ids begin at 1 again. Errors: kCapacity with needed and available bytes.
   virtual Result<void> load(const ModelFile& file, const Limits& limits, int32_t num_blocks) = 0;
-  // Enqueues a step; at most two steps may be uncollected. Errors: kInvalidArgument naming the offending index.
+  // A step is forward, then sample if ids are wanted, then collect. At most two steps are uncollected: while one
+  // computes, the next may be enqueued. A block is free for other sequences only once the last step that names it is
+  // collected. Errors of the device itself come from collect, or from the next call that waits for it.
+  //
+  // Enqueues a step. Errors: kInvalidArgument naming the offending index.
   virtual Result<StepId> forward(const Batch& batch) = 0;
-  virtual Result<void> sample(StepId step, std::span<const SampleRow> rows) = 0;  // [R]
-  virtual Result<void> collect(StepId step, std::span<RowResult> results) = 0;    // [R]; empty if nothing was sampled
+  // Enqueues the draws of the latest step's head rows; before the next forward, whose tokens may refer to them
+  // (TokenRef::from_row). rows: [R]. Errors: kInvalidArgument (another step, the count, parameters).
+  virtual Result<void> sample(StepId step, std::span<const SampleRow> rows) = 0;
+  // Waits for the step, which then needs no further call. results: [R], or empty if nothing was sampled.
+  virtual Result<void> collect(StepId step, std::span<RowResult> results) = 0;
   // Raw logits of head row `row` of a step whose logits still stand (until the next forward). out: [vocab].
   virtual Result<void> logits(StepId step, int32_t row, std::span<float> out) = 0;
   // One pass over a whole prompt with contiguous K and V: no pool, block table or step. The other side of Phase 2, and

@@ -2,6 +2,7 @@
 #include "base/thread_pool.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -10,12 +11,21 @@ namespace kipp {
 ThreadPool::ThreadPool(int32_t num_threads) {
   KIPP_CHECK(num_threads >= 1);
   workers_.reserve(static_cast<size_t>(num_threads - 1));
-  for (int32_t i = 1; i < num_threads; ++i) {
-    workers_.emplace_back([this] { work(); });
+  try {
+    for (int32_t i = 1; i < num_threads; ++i) {
+      workers_.emplace_back([this] { work(); });
+    }
+  } catch (...) {
+    stop_workers();  // a joinable std::thread must not be destroyed
+    throw;
   }
 }
 
 ThreadPool::~ThreadPool() {
+  stop_workers();
+}
+
+void ThreadPool::stop_workers() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -48,15 +58,26 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain, const Body& body) {
   std::unique_lock lock(mutex_);
   job_.reset();  // a worker that wakes from here on finds no job
   done_.wait(lock, [this] { return inside_ == 0; });
+  if (failure_) {
+    std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
 }
 
-void ThreadPool::run_ranges(const Job& job) {
-  while (true) {
-    const int64_t begin = next_.fetch_add(job.grain, std::memory_order_relaxed);
-    if (begin >= job.count) {
-      return;
+void ThreadPool::run_ranges(const Job& job) noexcept {
+  try {
+    while (true) {
+      const int64_t begin = next_.fetch_add(job.grain, std::memory_order_relaxed);
+      if (begin >= job.count) {
+        return;
+      }
+      (*job.body)(begin, std::min(begin + job.grain, job.count));
     }
-    (*job.body)(begin, std::min(begin + job.grain, job.count));
+  } catch (...) {
+    next_.store(job.count, std::memory_order_relaxed);
+    const std::lock_guard lock(mutex_);
+    if (!failure_) {
+      failure_ = std::current_exception();
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -17,7 +18,8 @@ class ThreadPool {
  public:
   using Body = std::function<void(int64_t begin, int64_t end)>;
 
-  // num_threads >= 1 counts the caller of parallel_for, which works too.
+  // num_threads >= 1 counts the caller of parallel_for, which works too. Throws std::system_error if the system has no
+  // further thread to give; those already started are ended first.
   explicit ThreadPool(int32_t num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -27,7 +29,8 @@ class ThreadPool {
 
   // Calls body over disjoint ranges that cover [0, count), each of `grain` indices (the last may be shorter; one thread
   // alone may get them joined), and returns when all are done; what body wrote is visible then. One caller at a time;
-  // body must neither throw nor call parallel_for.
+  // body must not call parallel_for. If it throws, ranges that no thread has taken are left out, and the first
+  // exception is thrown again here.
   void parallel_for(int64_t count, int64_t grain, const Body& body);
 
  private:
@@ -38,7 +41,8 @@ class ThreadPool {
   };
 
   void work();
-  void run_ranges(const Job& job);
+  void run_ranges(const Job& job) noexcept;
+  void stop_workers();
 
   std::mutex mutex_;
   std::condition_variable wake_;  // workers wait for a job here
@@ -48,6 +52,7 @@ class ThreadPool {
   int32_t inside_ = 0;            // workers inside the open job
   bool stop_ = false;
   std::atomic<int64_t> next_{0};  // first index that no thread has taken
+  std::exception_ptr failure_;    // the first one thrown by the open job's body
   std::vector<std::thread> workers_;
 };
 

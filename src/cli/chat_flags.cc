@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/input.h"
+#include "cli/text_flag.h"
 
 namespace kipp::cli {
 namespace {
@@ -25,12 +26,13 @@ void add_chat_flags(CLI::App& command, ChatFlags& flags) {
       ->check(CLI::IsMember({"on", "off"}))
       ->group(group);
   command.add_option("--tools", flags.tools_path, "JSON array of tools; - is standard input")
+      ->check(not_empty())
       ->type_name("FILE")
       ->group(group);
 }
 
 bool any_chat_flag(const ChatFlags& flags) {
-  return !flags.system.empty() || !flags.thinking.empty() || !flags.tools_path.empty();
+  return flags.system.has_value() || !flags.thinking.empty() || !flags.tools_path.empty();
 }
 
 Result<void> load_tools(ChatFlags& flags) {
@@ -60,7 +62,7 @@ Result<ChatRequest> chat_of_json(const Json& object, const ChatFlags& flags, Con
     request.enable_thinking = flags.thinking == "on";
   }
   const bool has_system = !request.messages.empty() && request.messages.front().role == Role::kSystem;
-  if (!flags.system.empty() && !has_system) {
+  if (flags.system && !has_system) {
     ChatMessage system;
     system.role = Role::kSystem;
     system.content = flags.system;

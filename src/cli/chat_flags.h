@@ -16,10 +16,10 @@ class App;
 namespace kipp::cli {
 
 struct ChatFlags {
-  std::string system;
-  std::string thinking;       // "on", "off" or empty: the template's default
-  std::string tools_path;     // a JSON array of tools
-  std::optional<Json> tools;  // its content
+  std::optional<std::string> system;  // may be empty, which is not the same as none
+  std::string thinking;               // "on", "off" or empty: the template's default
+  std::string tools_path;             // a JSON array of tools
+  std::optional<Json> tools;          // its content
 };
 
 void add_chat_flags(CLI::App& command, ChatFlags& flags);

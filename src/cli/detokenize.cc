@@ -1,5 +1,8 @@
 // `kipp detokenize`: token ids to text.
+#include <algorithm>
 #include <array>
+#include <iterator>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/fields.h"
 #include "cli/model_flags.h"
+#include "cli/number_flag.h"
 #include "cli/output.h"
 
 namespace kipp::cli {
@@ -58,7 +62,14 @@ constexpr std::string_view kExamples =
 void add_detokenize_command(CLI::App& app, ExitCode& exit_code) {
   CLI::App* command = app.add_subcommand("detokenize", "Token ids to text");
   const auto flags = std::make_shared<DetokenizeFlags>();
-  command->add_option("ID", flags->ids, "Token ids");
+  command->add_option_function<std::vector<std::string>>(
+      "ID",
+      [flags](const std::vector<std::string>& texts) {
+        std::ranges::transform(texts, std::back_inserter(flags->ids), [](const std::string& text) {
+          return number_of_text<int32_t>("ID", text, {.min = std::numeric_limits<int32_t>::min()});
+        });
+      },
+      "Token ids");
   add_artifact_flags(*command, flags->model);
   command->add_flag("--skip-special", flags->skip_special, "Leave control tokens out of the text");
   command->add_flag("--jsonl", flags->jsonl, "{\"ids\"} from standard input to {\"text\"}, a line each");

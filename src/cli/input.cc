@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "cli/interrupt.h"
+#include "cli/wait_until_ready.h"
 
 namespace kipp::cli {
 namespace {
@@ -26,7 +27,9 @@ Result<size_t> read_some(int descriptor, std::span<char> buffer) {
     if (count >= 0) {
       return static_cast<size_t>(count);
     }
-    if (errno != EINTR) {
+    if (errno == EAGAIN) {
+      wait_until_ready(descriptor, POLLIN);
+    } else if (errno != EINTR) {
       return make_error(ErrorCode::kIo, fmt::format("cannot read the input: {}", std::strerror(errno)));
     }
   }

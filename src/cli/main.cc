@@ -1,6 +1,10 @@
 // `kipp`: parses the command line and runs one subcommand. Exit codes: exit_code.h.
 #include <exception>
+#include <optional>
+#include <span>
 #include <sstream>
+#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -45,6 +49,24 @@ ExitCode report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   return ExitCode::kUsage;
 }
 
+// What CLI11 would misread, as an error; nullopt if there is nothing. An empty value behind "=" would make the next
+// argument the value, and "++" would end the subcommand. Behind "--" everything is text.
+std::optional<std::string> misread_argument(std::span<char* const> arguments) {
+  for (const std::string_view argument : arguments) {
+    if (argument == "--") {
+      break;
+    }
+    if (argument == "++") {
+      return "\"++\" as a text must follow --";
+    }
+    if (argument.starts_with("--") && argument.ends_with("=")) {
+      const std::string_view name = argument.substr(0, argument.size() - 1);
+      return fmt::format("{} needs a value behind \"=\"; an empty text is {} \"\"", name, name);
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -55,6 +77,10 @@ int main(int argc, char** argv) {
     add_commands(app, exit_code);
     if (argc < 2) {
       kipp::cli::print_message(app.help());
+      return static_cast<int>(ExitCode::kUsage);
+    }
+    if (const auto misread = misread_argument(std::span(argv + 1, argv + argc))) {
+      kipp::cli::print_message(fmt::format("kipp: error: {}\n", *misread));
       return static_cast<int>(ExitCode::kUsage);
     }
     try {

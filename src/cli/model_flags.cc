@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/number_flag.h"
+
 namespace kipp::cli {
 
 void add_artifact_flags(CLI::App& command, ModelFlags& flags) {
@@ -17,17 +19,15 @@ void add_artifact_flags(CLI::App& command, ModelFlags& flags) {
 
 void add_backend_flags(CLI::App& command, ModelFlags& flags) {
   command.add_option("--backend", flags.backend, "Backend to run on")->capture_default_str()->type_name("NAME");
-  command.add_option("--threads", flags.num_threads, "Threads; 0: the processors this process may use")
-      ->check(CLI::Range(0, 4096))
-      ->type_name("N");
+  add_number_flag<int32_t>(command, "--threads", flags.num_threads, {.min = 0, .max = 4096},
+                           "Threads; 0: the processors this process may use");
 }
 
 void add_model_flags(CLI::App& command, ModelFlags& flags) {
   add_artifact_flags(command, flags);
   add_backend_flags(command, flags);
-  command.add_option("--context", flags.context, "Positions a sequence may hold; 0: the checkpoint's, 4096 at most")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N");
+  add_number_flag<int32_t>(command, "--context", flags.context, {.min = 0},
+                           "Positions a sequence may hold; 0: the checkpoint's, 4096 at most");
 }
 
 Result<void> require_path(const ModelFlags& flags) {

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/wait_until_ready.h"
+
 namespace kipp::cli {
 namespace {
 
@@ -17,6 +19,8 @@ int write_all(int descriptor, std::string_view bytes) {
     const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
     if (count >= 0) {
       bytes.remove_prefix(static_cast<size_t>(count));
+    } else if (errno == EAGAIN) {
+      wait_until_ready(descriptor, POLLOUT);
     } else if (errno != EINTR) {
       return errno;
     }

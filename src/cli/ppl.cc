@@ -13,6 +13,7 @@
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
+#include "cli/number_flag.h"
 #include "cli/output.h"
 #include "cli/perplexity.h"
 
@@ -34,6 +35,10 @@ struct Windowing {
 };
 
 Result<Windowing> choose_windows(const Model& model, const PplFlags& flags) {
+  if (model.context() < 2) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("--context: perplexity needs at least 2 positions, found {}", model.context()));
+  }
   const int32_t window = flags.window > 0 ? flags.window : model.context();
   if (window < 2 || window > model.context()) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -135,15 +140,11 @@ void add_ppl_command(CLI::App& app, ExitCode& exit_code) {
   const auto flags = std::make_shared<PplFlags>();
   command->add_option("FILE", flags->path, "Text file; - is standard input")->capture_default_str();
   add_model_flags(*command, flags->model);
-  command->add_option("--window", flags->window, "Tokens of a window (default: the context)")
-      ->check(CLI::Range(2, 1 << 20))
-      ->type_name("N");
-  command
-      ->add_option("--stride", flags->stride,
-                   "Tokens from one window to the next (default: half the window); a "
-                   "scored token sees at least window - stride before it")
-      ->check(CLI::PositiveNumber)
-      ->type_name("N");
+  add_number_flag<int32_t>(*command, "--window", flags->window, {.min = 2, .max = 1 << 20},
+                           "Tokens of a window (default: the context)");
+  add_number_flag<int32_t>(*command, "--stride", flags->stride, {.min = 1},
+                           "Tokens from one window to the next (default: half the window); a "
+                           "scored token sees at least window - stride before it");
   command->add_flag("--plain", flags->plain, "Control tokens such as <|im_end|> in the text are text");
   command->add_flag("--json", flags->json, "Print the result as JSON");
   command->footer(help_footer(kExamples));

@@ -12,8 +12,10 @@
 #include "cli/chat_flags.h"
 #include "cli/commands.h"
 #include "cli/fields.h"
+#include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
+#include "cli/text_flag.h"
 #include "kipp/chat.h"
 #include "kipp_checkpoints.h"
 
@@ -63,7 +65,8 @@ Result<RenderedPrompt> render_object(const OpenArtifact& artifact, const RenderF
   KIPP_ASSIGN(const std::optional<std::string> line_variant, string_field(object, "variant"));
   KIPP_ASSIGN(const Variant variant, choose_variant(artifact, flags, line_variant));
   KIPP_ASSIGN(ChatRequest chat, chat_of_json(object, flags.chat, ContentRule::kAsTemplate));
-  if (flags.no_generation_prompt && object.find("add_generation_prompt") == nullptr) {
+  KIPP_ASSIGN(const std::optional<bool> said, bool_field(object, "add_generation_prompt"));
+  if (flags.no_generation_prompt && !said) {
     chat.add_generation_prompt = false;
   }
   return render_chat(chat, variant, artifact.tokenizer);
@@ -84,7 +87,7 @@ Result<ExitCode> render_prompt(const OpenArtifact& artifact, const RenderFlags& 
 ExitCode render(RenderFlags& flags) {
   const Result<void> tools = load_tools(flags.chat);
   if (!tools) {
-    return fail(ExitCode::kFailure, tools.error());
+    return interrupted() ? ExitCode::kInterrupted : fail(ExitCode::kFailure, tools.error());
   }
   return run_artifact_command(
       flags.model, flags.jsonl,
@@ -121,6 +124,7 @@ void add_render_command(CLI::App& app, ExitCode& exit_code) {
   const CLI::Option* prompt = command->add_option("PROMPT", flags->prompt, "A user's message");
   add_artifact_flags(*command, flags->model);
   command->add_option("--variant", flags->variant, "Template: instruct, instruct-2507, thinking-2507")
+      ->check(not_empty())
       ->type_name("NAME");
   command->add_flag("--no-generation-prompt", flags->no_generation_prompt, "End after the last message");
   command->add_flag("--ids", flags->ids, "Print token ids instead of text");

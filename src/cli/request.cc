@@ -40,7 +40,8 @@ Result<std::vector<int32_t>> encode_raw(const Model& model, std::string_view pro
 Result<std::vector<int32_t>> encode_raw_line(const Model& model, const Json& object, std::string_view prompt,
                                              bool plain) {
   for (const std::string_view name : kChatFields) {
-    if (object.find(name) != nullptr) {
+    const Json* value = object.find(name);
+    if (value != nullptr && !value->is_null()) {
       return invalid(fmt::format("field \"{}\" needs \"messages\" or --chat", name));
     }
   }
@@ -50,7 +51,8 @@ Result<std::vector<int32_t>> encode_raw_line(const Model& model, const Json& obj
 Result<std::vector<int32_t>> encode_line(const Model& model, const Json& object, const RequestDefaults& defaults) {
   KIPP_ASSIGN(const std::optional<std::string> prompt, string_field(object, "prompt"));
   KIPP_ASSIGN(const std::optional<bool> plain, bool_field(object, "plain"));
-  const bool has_messages = object.find("messages") != nullptr;
+  const Json* messages = object.find("messages");
+  const bool has_messages = messages != nullptr && !messages->is_null();
   if (prompt.has_value() == has_messages) {
     return invalid(has_messages ? "\"prompt\" and \"messages\" exclude each other"
                                 : "expected a \"prompt\" or \"messages\"");
@@ -69,11 +71,11 @@ Result<std::vector<int32_t>> encode_line(const Model& model, const Json& object,
   return encode_chat(model, chat);
 }
 
-Request new_request(const Model& model, const RequestDefaults& defaults) {
+Request new_request(const Model& model, const RequestDefaults& defaults, const SamplingChoices& sampling) {
   const ArtifactInfo& info = model.info();
   Request request;
   request.options.sampling = recorded_sampling(info.sampling);
-  apply(defaults.sampling, request.options.sampling);
+  apply(sampling, request.options.sampling);
   request.options.stop_token_ids = info.stop_token_ids;
   request.options.max_tokens = defaults.decode;
   request.num_top = defaults.num_top;
@@ -105,7 +107,7 @@ Result<GenerateResult> run_part(Model& model, Session& session, std::span<const 
 }  // namespace
 
 Result<Request> request_of_prompt(const Model& model, std::string_view prompt, const RequestDefaults& defaults) {
-  Request request = new_request(model, defaults);
+  Request request = new_request(model, defaults, defaults.sampling);
   if (defaults.apply_template) {
     const Json object = Json::object({{"messages", messages_of_prompt(prompt)}});
     KIPP_ASSIGN(const ChatRequest chat, chat_of_json(object, defaults.chat, ContentRule::kTextParts));
@@ -121,10 +123,10 @@ Result<Request> request_of_prompt(const Model& model, std::string_view prompt, c
 Result<Request> request_of_json(const Model& model, const Json& object, const RequestDefaults& defaults,
                                 uint64_t seed) {
   KIPP_TRY(check_field_names(object, kRequestFields, kSamplingFields));
-  Request request = new_request(model, defaults);
-  KIPP_ASSIGN(const SamplingChoices sampling, read_sampling_fields(object));
-  apply(sampling, request.options.sampling);
-  request.options.seed = sampling.seed.value_or(defaults.sampling.seed.value_or(seed));
+  KIPP_ASSIGN(const SamplingChoices said, read_sampling_fields(object));
+  const SamplingChoices sampling = layered(defaults.sampling, said);
+  Request request = new_request(model, defaults, sampling);
+  request.options.seed = sampling.seed.value_or(seed);
   KIPP_ASSIGN(const std::optional<int32_t> decode, int_field(object, "decode"));
   KIPP_ASSIGN(const std::optional<int32_t> num_top, int_field(object, "top"));
   if (decode.value_or(0) < 0 || num_top.value_or(0) < 0) {

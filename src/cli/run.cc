@@ -8,8 +8,10 @@
 #include "backend/backend.h"
 #include "cli/commands.h"
 #include "cli/fields.h"
+#include "cli/interrupt.h"
 #include "cli/jsonl.h"
 #include "cli/model_flags.h"
+#include "cli/number_flag.h"
 #include "cli/output.h"
 #include "cli/request.h"
 
@@ -152,7 +154,7 @@ void check_flags(const CLI::App& command, const RunFlags& flags) {
 ExitCode run(RunFlags& flags) {
   const Result<void> tools = load_tools(flags.request.chat);
   if (!tools) {
-    return fail(ExitCode::kFailure, tools.error());
+    return interrupted() ? ExitCode::kInterrupted : fail(ExitCode::kFailure, tools.error());
   }
   const auto model = open_model(flags.model);
   if (!model) {
@@ -176,15 +178,11 @@ void add_run_command(CLI::App& app, ExitCode& exit_code) {
   const auto flags = std::make_shared<RunFlags>();
   command->add_option("PROMPT", flags->prompt, "Text to complete; control tokens in it are parsed unless --plain");
   add_model_flags(*command, flags->model);
-  command->add_option("--decode", flags->request.decode, "Tokens at most (default: what the context holds)")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N");
-  command
-      ->add_option("--top", flags->request.num_top,
-                   "Print rank, id, logit and piece of the N best next tokens; "
-                   "generates only if --decode is given too")
-      ->check(CLI::PositiveNumber)
-      ->type_name("N");
+  add_number_flag<int32_t>(*command, "--decode", flags->request.decode, {.min = 0},
+                           "Tokens at most (default: what the context holds)");
+  add_number_flag<int32_t>(*command, "--top", flags->request.num_top, {.min = 1},
+                           "Print rank, id, logit and piece of the N best next tokens; "
+                           "generates only if --decode is given too");
   command->add_flag("--plain", flags->request.plain, "Control tokens such as <|im_end|> in the prompt are text");
   command->add_flag("--jsonl", flags->jsonl, "Requests from standard input, one JSON object a line, answered in order");
   command->add_flag("-q,--quiet", flags->quiet, "No summary on standard error");

@@ -2,7 +2,6 @@
 #include "cli/sampling_flags.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <random>
 #include <string>
@@ -12,18 +11,12 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/fields.h"
+#include "cli/number_flag.h"
 
 namespace kipp::cli {
 namespace {
 
 constexpr float kBan = -std::numeric_limits<float>::infinity();
-
-template <typename T>
-std::optional<T> parse_number(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional<T>(value) : std::nullopt;
-}
 
 // "ID=BIAS", as one occurrence of --logit-bias.
 std::pair<int32_t, float> parse_bias(const std::string& text) {
@@ -38,12 +31,14 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
   throw CLI::ValidationError("--logit-bias", fmt::format("expected ID=BIAS, found \"{}\"", text));
 }
 
-Result<std::vector<std::pair<int32_t, float>>> read_bias_field(const Json& object) {
-  std::vector<std::pair<int32_t, float>> biases;
+using Biases = std::vector<std::pair<int32_t, float>>;
+
+Result<std::optional<Biases>> read_bias_field(const Json& object) {
   const Json* field = object.find("logit_bias");
   if (field == nullptr || field->is_null()) {
-    return biases;
+    return std::nullopt;
   }
+  Biases biases;
   if (!field->is_object()) {
     return make_error(ErrorCode::kInvalidArgument, "field \"logit_bias\": expected an object of token id to bias");
   }
@@ -57,12 +52,12 @@ Result<std::vector<std::pair<int32_t, float>>> read_bias_field(const Json& objec
       biases.emplace_back(*id, kBan);
       continue;
     }
-    const Result<std::optional<float>> bias = float_field(*field, key);
-    if (!bias || !*bias) {
+    const std::optional<double> bias = value.as_double();
+    if (!bias) {
       return make_error(ErrorCode::kInvalidArgument,
                         fmt::format("field \"logit_bias\": expected a number or \"-inf\" for id {}", *id));
     }
-    biases.emplace_back(*id, **bias);
+    biases.emplace_back(*id, static_cast<float>(*bias));  // validate() checks the range
   }
   return biases;
 }
@@ -79,21 +74,28 @@ void add_sampling_flags(CLI::App& command, SamplingChoices& choices) {
   const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
     return command.add_option(name, value, help)->type_name(type)->group(group);
   };
-  command.add_flag("--greedy", choices.greedy, "Always the best token; the same as --temperature 0")->group(group);
+  command
+      .add_flag_callback(
+          "--greedy", [&choices] { choices.greedy = true; }, "Always the best token; the same as --temperature 0")
+      ->group(group);
   add("--temperature", choices.temperature, "T", "Divides the logits; 0 is greedy");
-  add("--top-k", choices.top_k, "K", "Only the K best; 0 is off");
+  add_number_flag<int32_t>(command, "--top-k", choices.top_k, {.min = 0}, "Only the K best; 0 is off")
+      ->type_name("K")
+      ->group(group);
   add("--top-p", choices.top_p, "P", "Only the best that together reach P; 1 is off");
   add("--min-p", choices.min_p, "P", "Only those of at least P times the best's probability; 0 is off");
   add("--repetition-penalty", choices.repetition_penalty, "R", "Over prompt and output; 1 is off");
   add("--presence-penalty", choices.presence_penalty, "X", "Over the output, -2 to 2; 0 is off");
   add("--frequency-penalty", choices.frequency_penalty, "X", "Over the output, -2 to 2; 0 is off");
-  add("--seed", choices.seed, "N", "The same seed draws the same tokens; without it one is drawn and printed")
-      ->check(CLI::NonNegativeNumber);
+  add_number_flag<uint64_t>(command, "--seed", choices.seed, {.min = 0},
+                            "The same seed draws the same tokens; without it one is drawn and printed")
+      ->group(group);
   command
       .add_option_function<std::vector<std::string>>(
           "--logit-bias",
           [&choices](const std::vector<std::string>& texts) {
-            std::ranges::transform(texts, std::back_inserter(choices.logit_bias), parse_bias);
+            choices.logit_bias.emplace();
+            std::ranges::transform(texts, std::back_inserter(*choices.logit_bias), parse_bias);
           },
           "Added to a token's logit, -100 to 100; -inf bans it; may be repeated")
       ->allow_extra_args(false)
@@ -112,8 +114,7 @@ Result<SamplingChoices> read_sampling_fields(const Json& object) {
   KIPP_ASSIGN(choices.frequency_penalty, float_field(object, "frequency_penalty"));
   KIPP_ASSIGN(choices.logit_bias, read_bias_field(object));
   KIPP_ASSIGN(choices.seed, uint64_field(object, "seed"));
-  KIPP_ASSIGN(const std::optional<bool> greedy, bool_field(object, "greedy"));
-  choices.greedy = greedy.value_or(false);
+  KIPP_ASSIGN(choices.greedy, bool_field(object, "greedy"));
   return choices;
 }
 
@@ -133,18 +134,30 @@ void apply(const SamplingChoices& choices, SamplingParams& params) {
   replace(params.repetition_penalty, choices.repetition_penalty);
   replace(params.presence_penalty, choices.presence_penalty);
   replace(params.frequency_penalty, choices.frequency_penalty);
-  if (!choices.logit_bias.empty()) {
-    params.logit_bias = choices.logit_bias;
-  }
-  if (choices.greedy) {
+  replace(params.logit_bias, choices.logit_bias);
+  if (choices.greedy.value_or(false)) {
     params.temperature = 0.0F;
   }
+}
+
+SamplingChoices layered(const SamplingChoices& below, const SamplingChoices& above) {
+  const auto pick = [](const auto& lower, const auto& upper) { return upper ? upper : lower; };
+  return {.temperature = pick(below.temperature, above.temperature),
+          .top_k = pick(below.top_k, above.top_k),
+          .top_p = pick(below.top_p, above.top_p),
+          .min_p = pick(below.min_p, above.min_p),
+          .repetition_penalty = pick(below.repetition_penalty, above.repetition_penalty),
+          .presence_penalty = pick(below.presence_penalty, above.presence_penalty),
+          .frequency_penalty = pick(below.frequency_penalty, above.frequency_penalty),
+          .logit_bias = pick(below.logit_bias, above.logit_bias),
+          .seed = pick(below.seed, above.seed),
+          .greedy = above.temperature ? above.greedy : pick(below.greedy, above.greedy)};
 }
 
 Result<void> check_sampling(const SamplingChoices& choices) {
   SamplingParams params;
   apply(choices, params);
-  return validate(params, kNumTokens);
+  return validate(params, kNumTokens);  // generate() checks again, with the tokens that the artifact has
 }
 
 uint64_t draw_seed() {

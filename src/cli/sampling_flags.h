@@ -29,9 +29,9 @@ struct SamplingChoices {
   std::optional<float> repetition_penalty;
   std::optional<float> presence_penalty;
   std::optional<float> frequency_penalty;
-  std::vector<std::pair<int32_t, float>> logit_bias;
+  std::optional<std::vector<std::pair<int32_t, float>>> logit_bias;
   std::optional<uint64_t> seed;
-  bool greedy = false;
+  std::optional<bool> greedy;
 };
 
 void add_sampling_flags(CLI::App& command, SamplingChoices& choices);
@@ -46,6 +46,8 @@ Result<SamplingChoices> read_sampling_fields(const Json& object);
 // Temperature 1 and nothing else where the artifact records nothing.
 SamplingParams recorded_sampling(const SamplingDefaults& recorded);
 void apply(const SamplingChoices& choices, SamplingParams& params);
+// What `above` says, and what `below` says where it is silent. A temperature above undoes a greedy below.
+SamplingChoices layered(const SamplingChoices& below, const SamplingChoices& above);
 
 // Ranges and ids of what was said. Errors: those of validate().
 Result<void> check_sampling(const SamplingChoices& choices);

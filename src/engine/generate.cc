@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "gguf/model_file.h"
+
 namespace kipp {
 namespace {
 
@@ -36,16 +38,20 @@ Result<void> check_room(const Model& model, const Session& session, size_t num_p
     return {};
   }
   const std::string held = session.length() > 0 ? fmt::format(" after {} already held", session.length()) : "";
-  return make_error(
-      ErrorCode::kCapacity,
-      fmt::format("the prompt has {} tokens{}, the context holds {}: shorten it by {} or use a larger context",
-                  num_prompt, held, model.context(), num_prompt - room));
+  const char* larger = model.context() < model.info().dimensions.context ? " or use a larger context" : "";
+  return make_error(ErrorCode::kCapacity,
+                    fmt::format("the prompt has {} tokens{}, the context holds {}: shorten it by {}{}", num_prompt,
+                                held, model.context(), num_prompt - room, larger));
+}
+
+bool goes_on(const GenerateCallback& callback, const GenerateStep* step) {
+  return !callback || callback(step);
 }
 
 // Returns false if the callback ended the generation.
 Result<bool> evaluate_prompt(Session& session, std::span<const int32_t> prompt, const GenerateCallback& callback) {
   while (!prompt.empty()) {
-    if (!callback(nullptr)) {
+    if (!goes_on(callback, nullptr)) {
       return false;
     }
     const size_t count = std::min(prompt.size(), kPromptPiece);
@@ -80,7 +86,7 @@ class Generation {
       result.ids.push_back(token.id);
       result.text += text;
       const GenerateStep step{.token = token, .text = text};
-      if (!callback_(&step)) {
+      if (!goes_on(callback_, &step)) {
         result.finish_reason = FinishReason::kCancelled;
         return {};
       }

@@ -24,12 +24,12 @@ enum class FinishReason : uint8_t {
 const char* finish_reason_name(FinishReason reason);  // "stop", "length", "cancelled"
 
 struct GenerateOptions {
-  SamplingParams sampling;
+  SamplingParams sampling = {};
   uint64_t seed = 0;
   int32_t choice = 0;         // index of the choice of a request with n > 1
   int32_t max_tokens = -1;    // tokens at most; < 0: as many as the context holds
   int32_t num_logprobs = -1;  // as in SampleRequest
-  std::vector<int32_t> stop_token_ids;
+  std::vector<int32_t> stop_token_ids = {};
   bool skip_special_tokens = true;  // control tokens are in ids but not in text
 };
 
@@ -39,7 +39,7 @@ struct GenerateStep {
   std::string_view text;  // whole characters that became complete with this token; possibly empty
 };
 
-// Called before each piece of the prompt (step is null) and after each token. False ends the generation.
+// Called before each piece of the prompt (step is null) and after each token. False ends the generation. May be empty.
 using GenerateCallback = std::function<bool(const GenerateStep* step)>;
 
 struct GenerateTimings {
@@ -60,8 +60,10 @@ struct GenerateResult {
 };
 
 // Appends prompt to the session and generates. An empty prompt continues from the session's logits. Afterwards the
-// session holds its old tokens, the prompt and all of ids but the last one, which nothing has needed to evaluate.
-// Errors: kInvalidArgument (nothing to predict from; sampling parameters), kCapacity naming the tokens held, the
+// session holds its old tokens, the prompt and, of ids, what had to be evaluated: all of them with kStop (the stop
+// token was drawn from the last one's logits), all but the last with kLength and kCancelled. Cancelled while the prompt
+// was evaluated, it holds the part that was; after an error, what was evaluated before it. Session::tokens() says
+// which. Errors: kInvalidArgument (nothing to predict from; sampling parameters), kCapacity naming the tokens held, the
 // prompt's and the context's; those of Session::append and Session::sample.
 Result<GenerateResult> generate(Model& model, Session& session, std::span<const int32_t> prompt,
                                 const GenerateOptions& options, const GenerateCallback& callback);

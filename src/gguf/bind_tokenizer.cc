@@ -15,7 +15,6 @@ constexpr std::string_view kMerges = "tokenizer.ggml.merges";
 
 // Ids from kEndOfText on, in order. The first 14 are control tokens ("special": true in tokenizer.json).
 constexpr int32_t kNumControlTokens = 14;
-constexpr int32_t kFirstThinkToken = 151665;
 constexpr std::array<std::string_view, kNumTokens - kEndOfText> kAddedTokens = {
     "<|endoftext|>",  "<|im_start|>",   "<|im_end|>",      "<|object_ref_start|>", "<|object_ref_end|>",
     "<|box_start|>",  "<|box_end|>",    "<|quad_start|>",  "<|quad_end|>",         "<|vision_start|>",

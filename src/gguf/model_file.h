@@ -43,6 +43,9 @@ struct ArtifactInfo {
   std::optional<std::string> chat_template;  // recorded, never executed
   std::vector<int32_t> stop_token_ids;
   SamplingDefaults sampling;
+
+  // Ids below it have a token and may be sampled; equal to Tokenizer::num_tokens() of the artifact's tokenizer.
+  int32_t num_tokens() const { return isolates_think_tokens ? kNumTokens : kFirstThinkToken; }
 };
 
 class ModelFile {

@@ -5,6 +5,9 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <new>
+#include <system_error>
 #include <vector>
 
 namespace kipp {
@@ -43,6 +46,48 @@ TEST(ThreadPoolTest, ResultsOfOneJobAreVisibleToTheNext) {
     });
   }
   EXPECT_EQ(values, std::vector<int64_t>(4096, 500 * 499 / 2));
+}
+
+TEST(ThreadPoolTest, ThrowsAgainWhatABodyThrows) {
+  for (const int32_t num_threads : {1, 4}) {
+    ThreadPool pool(num_threads);
+    for (int32_t round = 0; round < 100; ++round) {
+      EXPECT_THROW(pool.parallel_for(64, 1,
+                                     [](int64_t begin, int64_t) {
+                                       if (begin % 7 == 0) {
+                                         throw std::bad_alloc();
+                                       }
+                                     }),
+                   std::bad_alloc);
+    }
+    std::atomic<int64_t> sum{0};
+    pool.parallel_for(64, 1, [&](int64_t begin, int64_t end) {  // and goes on working
+      for (int64_t i = begin; i < end; ++i) {
+        sum += i;
+      }
+    });
+    EXPECT_EQ(sum.load(), 64 * 63 / 2);
+  }
+}
+
+// In a process of its own, whose address space holds no more than a few stacks.
+TEST(ThreadPoolDeathTest, ThrowsWhenTheSystemHasNoMoreThreads) {
+#ifdef KIPP_SANITIZED
+  GTEST_SKIP() << "sanitizers reserve more address space than the test leaves";
+#else
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto ask_for_too_many = [] {
+    rlimit limit{1U << 30, 1U << 30};
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      ThreadPool pool(4096);  // 8 MiB of stack each
+    } catch (const std::system_error&) {
+      std::exit(7);
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(ask_for_too_many(), ::testing::ExitedWithCode(7), "");
+#endif
 }
 
 TEST(ThreadPoolTest, MoreThanOneThreadTakesPart) {

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <string>
 #include <string_view>
 
 namespace kipp::cli {
@@ -36,7 +38,7 @@ TEST(Sampling, LaterChoicesWinFieldByField) {
   SamplingChoices flags;
   flags.top_k = 5;
   flags.presence_penalty = 1.5F;
-  flags.logit_bias = {{1, 2.0F}};
+  flags.logit_bias = {{{1, 2.0F}}};
   apply(flags, params);
   apply(read(R"({"top_k": 7, "min_p": 0.25, "logit_bias": {"3": -4.5, "9": "-inf"}})"), params);
   EXPECT_EQ(params.temperature, 0.6F);
@@ -60,10 +62,38 @@ TEST(Sampling, GreedyOfALineBeatsTemperatureAndALineTemperatureBeatsTheGreedyFla
   EXPECT_EQ(params.temperature, 0.8F);
 }
 
+TEST(Sampling, ALineUndoesWhatTheFlagsSay) {
+  SamplingChoices flags;
+  flags.greedy = true;
+  flags.temperature = 0.7F;
+  flags.logit_bias = {{{1, 2.0F}}};
+  const auto params_of = [&](std::string_view line) {
+    SamplingParams params;
+    apply(layered(flags, read(line)), params);
+    return params;
+  };
+  EXPECT_EQ(params_of("{}").temperature, 0.0F);
+  EXPECT_EQ(params_of(R"({"greedy": false})").temperature, 0.7F);
+  EXPECT_EQ(params_of(R"({"temperature": 1.5})").temperature, 1.5F);
+  EXPECT_EQ(params_of(R"({"temperature": 1.5, "greedy": true})").temperature, 0.0F);
+  EXPECT_EQ(params_of("{}").logit_bias.size(), 1U);
+  EXPECT_TRUE(params_of(R"({"logit_bias": {}})").logit_bias.empty());
+}
+
+TEST(Sampling, ManyBiasesAreReadInLinearTime) {
+  std::string line = R"({"logit_bias": {)";
+  for (int32_t id = 0; id < 151'669; ++id) {
+    line += (id > 0 ? ", \"" : "\"") + std::to_string(id) + "\": -1.5";
+  }
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(read(line + "}}").logit_bias->size(), 151'669U);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));  // a second; quadratic: over a minute
+}
+
 TEST(Sampling, FlagsAreCheckedBeforeAModelIsOpened) {
   SamplingChoices choices;
   EXPECT_TRUE(check_sampling(choices));
-  choices.logit_bias = {{151'800, 1.0F}};
+  choices.logit_bias = {{{151'800, 1.0F}}};
   const auto padding = check_sampling(choices);
   ASSERT_FALSE(padding);
   EXPECT_THAT(padding.error().message, testing::HasSubstr("151800"));

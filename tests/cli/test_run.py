@@ -243,8 +243,37 @@ def test_bad_lines(twin: Kipp, line: dict[str, Any], part: str) -> None:
 
 
 def test_null_fields_count_as_absent(twin: Kipp) -> None:
-    nulls = dict.fromkeys(("temperature", "top_k", "logit_bias", "plain", "top", "seed"))
+    nulls = dict.fromkeys(("temperature", "top_k", "logit_bias", "plain", "top", "seed", "messages", "tools"))
     assert one(twin, prompt="Hi", decode=2, greedy=True, **nulls) == one(twin, prompt="Hi", decode=2, greedy=True)
+
+
+def test_a_line_can_undo_the_greedy_flag(twin: Kipp) -> None:
+    lines = [{"prompt": "Hi", "decode": 6, "seed": seed, "greedy": False, **NEVER_STOP_FIELD} for seed in range(5)]
+    answers = twin.lines("run", lines, "--greedy", "--temperature", "1")
+    assert len({tuple(answer["ids"]) for answer in answers}) > 1
+
+
+def test_streams_may_be_non_blocking(twin: Kipp) -> None:
+    ends = os.pipe2(os.O_NONBLOCK)
+    process = twin.popen("run", "--jsonl", "--greedy", "--decode", "1", "-q", stdin=ends[0], stdout=-1, stderr=-1)
+    os.close(ends[0])
+    time.sleep(0.3)  # nothing to read yet
+    os.write(ends[1], b'{"prompt": "Hi", "top": 3000}\n')
+    os.close(ends[1])
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == OK, errors
+    whole = json.loads(output)
+    read, write = os.pipe2(os.O_NONBLOCK)
+    process = twin.popen("run", "--jsonl", "--greedy", "--decode", "1", "-q", stdin=-1, stdout=write, stderr=-1)
+    os.close(write)
+    assert process.stdin is not None
+    process.stdin.write(b'{"prompt": "Hi", "top": 3000}\n')  # an answer larger than a pipe
+    process.stdin.close()
+    time.sleep(1.0)  # the pipe is full
+    os.set_blocking(read, True)
+    with os.fdopen(read, "rb") as pipe:
+        assert json.loads(pipe.read()) == whole
+    assert process.wait(timeout=60) == OK
 
 
 def endless(kipp: Kipp, *arguments: str) -> subprocess.Popen[bytes]:

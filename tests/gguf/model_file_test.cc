@@ -30,10 +30,23 @@ TEST(ModelFile, OpensEveryRegistryEntryInEveryScheme) {
       EXPECT_EQ(info.dimensions.num_layers, entry.num_layers);
       EXPECT_EQ(info.dimensions.hidden, entry.hidden);
       EXPECT_EQ(info.isolates_think_tokens, entry.isolates_think_tokens);
+      EXPECT_EQ(info.num_tokens(), entry.variant == Variant::kBase ? 151665 : 151669);
       EXPECT_EQ(info.chat_template.has_value(), entry.variant != Variant::kBase);
       EXPECT_EQ(info.stop_token_ids, entry.variant == Variant::kBase ? (std::vector<int32_t>{151643})
                                                                      : (std::vector<int32_t>{151645, 151643}));
     }
+  }
+}
+
+// What may be sampled follows the tokenizer as it was converted, not the registry: the same rule as
+// Tokenizer::num_tokens.
+TEST(ModelFile, NumTokensIsOneAboveTheLastThatHasAToken) {
+  for (const bool isolates : {false, true}) {
+    const auto model = open_image(valid_image({.isolates_think_tokens = isolates}), false);
+    ASSERT_TRUE(model) << model.error().message;
+    const auto& types = model->tokenizer().types;
+    const auto last = std::find_if(types.rbegin(), types.rend(), [](TokenType t) { return t != TokenType::kUnused; });
+    EXPECT_EQ(model->info().num_tokens(), types.rend() - last);
   }
 }
 

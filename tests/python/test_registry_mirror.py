@@ -22,6 +22,7 @@ CONSTANTS = {
     "kHeadDim": checkpoints.HEAD_DIM,
     "kVocabSize": checkpoints.VOCAB_SIZE,
     "kNumTokens": checkpoints.NUM_TOKENS,
+    "kFirstThinkToken": checkpoints.FIRST_THINK_TOKEN,
     "kNumMerges": checkpoints.NUM_MERGES,
     "kRmsNormEpsilon": checkpoints.RMS_NORM_EPSILON,
     "kEndOfText": checkpoints.END_OF_TEXT,

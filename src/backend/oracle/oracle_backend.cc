@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,7 @@ tl::unexpected<Error> invalid(std::string message) {
 // What load() makes.
 struct Loaded {
   Limits limits;
+  int32_t num_tokens;  // ids below it may be sampled
   oracle::OracleModel model;
   oracle::KvStorage kv;
   oracle::Workspace workspace;
@@ -97,7 +100,7 @@ Result<void> OracleBackend::load(const ModelFile& file, const Limits& limits, in
   KIPP_ASSIGN(auto kv, oracle::KvStorage::create(model.dimensions, num_blocks, kv_type()));
   KIPP_ASSIGN(auto workspace,
               oracle::Workspace::create(model.dimensions, limits.max_tokens_per_step, limits.max_head_rows));
-  loaded_.emplace(Loaded{limits, std::move(model), std::move(kv), std::move(workspace)});
+  loaded_.emplace(Loaded{limits, file.info().num_tokens(), std::move(model), std::move(kv), std::move(workspace)});
   uncollected_.clear();
   latest_ = {};
   return {};
@@ -118,7 +121,11 @@ Result<StepId> OracleBackend::forward(const Batch& batch) {
       validate_batch(batch, loaded_->limits, loaded_->kv.num_blocks(), loaded_->model.dimensions.vocab, previous_rows));
   KIPP_TRY(resolve_tokens(batch.tokens));
   const oracle::StepInput input{batch.spans, static_cast<int32_t>(batch.tokens.size()), batch.head_rows};
-  oracle::forward(loaded_->model, input, loaded_->kv, loaded_->workspace, ops_);
+  try {
+    oracle::forward(loaded_->model, input, loaded_->kv, loaded_->workspace, ops_);
+  } catch (const std::bad_alloc&) {  // the scratch of attention
+    return make_error(ErrorCode::kCapacity, "oracle: out of memory inside a step");
+  }
   latest_ = {.id = latest_.id + 1, .num_rows = static_cast<int32_t>(batch.head_rows.size()), .sampled = {}};
   uncollected_.push_back(latest_);
   return latest_.id;
@@ -154,7 +161,7 @@ Result<void> OracleBackend::sample(StepId step, std::span<const SampleRow> rows)
   }
   std::vector<RowResult> results(rows.size());
   for (size_t r = 0; r < rows.size(); ++r) {
-    auto token = sample_token(row_of_logits(static_cast<int32_t>(r)), rows[r], kNumTokens);
+    auto token = sample_token(row_of_logits(static_cast<int32_t>(r)), rows[r], loaded_->num_tokens);
     if (token) {
       results[r].token = *std::move(token);
     } else if (token.error().code == ErrorCode::kNumerical) {
@@ -246,7 +253,12 @@ Result<std::unique_ptr<Backend>> create_oracle_backend(const BackendOptions& opt
     return invalid(fmt::format("oracle: expected device 0, found {}", options.device));
   }
   const int32_t num_threads = options.num_threads == 0 ? available_processors() : options.num_threads;
-  return std::make_unique<OracleBackend>(num_threads, options.round_kv);
+  try {
+    return std::make_unique<OracleBackend>(num_threads, options.round_kv);
+  } catch (const std::system_error& error) {
+    return make_error(ErrorCode::kCapacity,
+                      fmt::format("oracle: {} threads cannot be started: {}", num_threads, error.what()));
+  }
 }
 
 }  // namespace kipp

@@ -1,5 +1,5 @@
 // Rotary position embedding. Angles are FP32 as in the reference; at position 262,143 their rounding matters, so it is
-// part of the contract, while sine and cosine of that angle are exact to the last bit of a double.
+// part of the contract, while sine and cosine of that angle are the C library's in double.
 #include <cmath>
 
 #include "backend/oracle/ops/operators.h"
