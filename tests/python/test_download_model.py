@@ -26,6 +26,7 @@ from tools import download_model
 from tools.checkpoints import find_checkpoint
 from tools.errors import ToolError
 from tools.hub.manifest import MANIFEST_NAME
+from tools.hub.progress import Progress
 
 
 @pytest.fixture
@@ -144,6 +145,44 @@ def test_a_manifest_of_another_revision_does_not_count(hub: FakeHub, download: D
     download()
     assert (download.folder / "config.json").read_bytes() == hub.files["config.json"]
     assert hub.paths() == ["3" * 40, "config.json"]  # the others are the same bytes
+
+
+def test_a_partial_of_another_revision_is_not_continued(hub: FakeHub, download: Downloader) -> None:
+    """Even where the server calls both files by the same ETag."""
+    hub.faults[WEIGHTS] = [Fault(cut=0.6)]
+    download.tries = 1
+    with pytest.raises(ToolError, match="gave up"):
+        download()
+    download.checkpoint = dataclasses.replace(TINY, revision="3" * 40)
+    hub.revision, hub.files[WEIGHTS] = "3" * 40, hub.files[WEIGHTS][::-1]
+    download()
+    download.require_complete()
+    assert hub.ranges(WEIGHTS) == [None, None]
+
+
+def test_an_old_manifest_goes_before_the_first_new_file(hub: FakeHub, download: Downloader) -> None:
+    download()
+    download.checkpoint = dataclasses.replace(TINY, revision="3" * 40)
+    hub.revision, hub.files[WEIGHTS] = "3" * 40, hub.files[WEIGHTS][::-1]
+    hub.faults[WEIGHTS] = [Fault(status=404)]
+    with pytest.raises(ToolError, match="404"):
+        download()
+    assert MANIFEST_NAME not in download.visible()
+
+
+def test_the_bar_counts_every_byte_once(hub: FakeHub, download: Downloader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where bytes are taken up, thrown away, or found wrong on the disk."""
+    advances: list[int] = []
+    monkeypatch.setattr(Progress, "advance", lambda _self, num_bytes: advances.append(num_bytes))
+    hub.faults[WEIGHTS] = [Fault(cut=0.6)]
+    with pytest.raises(ToolError, match="gave up"):
+        Downloader(hub, download.folder, tries=1)()
+    (download.folder / "tokenizer.json").write_bytes(bytes(20_000))
+    hub.faults[WEIGHTS] = [Fault(cut=0.1), Fault(ignore_range=True)]
+    advances.clear()
+    download()
+    download.require_complete()
+    assert sum(advances) == sum(len(hub.files[name]) for name in NEEDED)
 
 
 def test_a_manifest_that_names_too_little_does_not_count(download: Downloader) -> None:
