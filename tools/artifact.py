@@ -1,6 +1,6 @@
 """The artifact's metadata and its writing: shared by the converter and the generator of synthetic twins.
 
-The order of keys is that of DESIGN's table and of `artifact_metadata`; tensors follow in the order of the forward pass.
+The order of keys is that of `artifact_metadata`; tensors follow in the order of the forward pass.
 """
 
 from __future__ import annotations
