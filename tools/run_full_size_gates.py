@@ -2,7 +2,8 @@
 
 One command for a machine with a GPU: the twin's artifact is written straight from its seed, Transformers makes the
 reference vectors from that artifact in FP32 (TF32 off), and `kipp gates` compares the oracle with them on the CPU.
-Records go to bench/results/gates-<machine>-<id>-<scheme>.json. Needs requirements/reference.txt.
+Records go to bench/results/gates-<machine>-<id>-<scheme>.json. Twin and vectors of a run that did not pass are kept, to
+look into. Needs requirements/reference.txt.
 """
 
 from __future__ import annotations
@@ -49,12 +50,14 @@ def gate_one(checkpoint: str, args: argparse.Namespace) -> int:
     status = 0
     for title, command in commands.items():
         status = status or step(f"{checkpoint}: {title}", *command)
-    if not args.keep:
+    if status != 0:
+        print(f"== {checkpoint}: did not pass; artifact and vectors, as far as made, are kept in {folder}", flush=True)
+    elif not args.keep:
         shutil.rmtree(folder)
     return status
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoints", nargs="+", metavar="ID", help="registry entries, in the order to run")
     parser.add_argument("--kipp", type=Path, default=ROOT / "build/release/bin/kipp", help="the engine's binary")
@@ -66,8 +69,8 @@ def main() -> int:
     parser.add_argument("--generator", default="cuda", help="of the twin's weights: cuda or numpy")
     parser.add_argument("--gates", nargs="+", choices=GATES, default=GATES, metavar="GATE", help=", ".join(GATES))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", action="store_true", help="keep artifacts and vectors")
-    args = parser.parse_args()
+    parser.add_argument("--keep", action="store_true", help="keep artifacts and vectors of passed gates too")
+    args = parser.parse_args(argv)
     args.output.mkdir(parents=True, exist_ok=True)
     failed = [checkpoint for checkpoint in args.checkpoints if gate_one(checkpoint, args) != 0]
     print(f"{len(args.checkpoints) - len(failed)} passed, {len(failed)} failed {' '.join(failed)}")

@@ -72,7 +72,7 @@ struct KvBlock {
   std::vector<uint16_t> values;
 };
 
-// Kernel classes that ran since load, with counts, so that tests can assert the path they mean to test.
+// Every kernel class that the backend has, with how often it ran (also 0): gates and tests assert what they reach.
 struct Report {
   std::string backend;  // "oracle", …
   std::vector<std::pair<std::string, uint64_t>> kernels;

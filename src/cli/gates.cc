@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <ctime>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,9 +12,11 @@
 #include "base/json.h"
 #include "build_info.h"
 #include "cli/commands.h"
+#include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
 #include "gates/gate.h"
+#include "gates/output_file.h"
 #include "gates/record.h"
 #include "kipp/version.h"
 
@@ -82,23 +83,42 @@ std::string summary_of(const std::vector<gates::PhaseRecord>& phases) {
   return text + (gates::all_passed(phases) ? "gates: passed\n" : "gates: FAILED\n");
 }
 
-Result<void> write_record(const std::string& path, const Json& record) {
-  std::ofstream file(path, std::ios::binary);
-  file << write_json(record) << "\n";
-  file.close();
-  if (!file) {
-    return make_error(ErrorCode::kIo, fmt::format("{}: the record could not be written", path));
+// Before hours of work, not after them.
+Result<void> check_outputs(const GateFlags& flags) {
+  for (const std::string& path : {flags.json, flags.write_snapshot}) {
+    if (!path.empty()) {
+      KIPP_TRY(gates::check_writable(path));
+    }
   }
   return {};
+}
+
+// A cancelled run has no verdict: it leaves no record, and says what it had finished.
+ExitCode interrupted_run(const std::vector<gates::PhaseRecord>& phases) {
+  std::string finished;
+  for (const gates::PhaseRecord& phase : phases) {
+    if (!phase.cancelled) {
+      finished +=
+          fmt::format("{}{} {}", finished.empty() ? "" : ", ", phase.name, phase.passed() ? "passed" : "FAILED");
+    }
+  }
+  print_message(fmt::format("kipp: interrupted in {}; finished before it: {}; no record was written\n",
+                            phases.back().name, finished.empty() ? "nothing" : finished));
+  return ExitCode::kInterrupted;
 }
 
 Result<ExitCode> run(gates::GateInput input, const GateFlags& flags) {
   const gates::Provenance provenance = provenance_now();
   const std::vector<gates::PhaseRecord> phases = gates::run_gates(input, selection_of(flags));
-  if (!flags.json.empty()) {
-    KIPP_TRY(write_record(flags.json, gates::make_record(input, phases, provenance)));
+  if (phases.back().cancelled) {
+    return interrupted_run(phases);
   }
-  KIPP_TRY(standard_output().write(summary_of(phases)));
+  // Both are tried, whatever becomes of the other: people have the verdict and machines the record.
+  const auto shown = standard_output().write(summary_of(phases));
+  if (!flags.json.empty()) {
+    KIPP_TRY(gates::write_whole(flags.json, write_json(gates::make_record(input, phases, provenance)) + "\n"));
+  }
+  KIPP_TRY(shown);
   return gates::all_passed(phases) ? ExitCode::kOk : ExitCode::kFailure;
 }
 
@@ -111,11 +131,15 @@ ExitCode gates_command(const GateFlags& flags) {
   if (!file) {
     return fail(ExitCode::kModel, file.error());
   }
+  if (const auto writable = check_outputs(flags); !writable) {
+    return fail(ExitCode::kFailure, writable.error());
+  }
   gates::GateSetup setup{.artifact = flags.model.path,
                          .backend = flags.model.backend,
                          .num_threads = flags.model.num_threads,
                          .allow_synthetic = flags.model.allow_synthetic,
-                         .on_progress = [](std::string_view line) { print_message(fmt::format("{}\n", line)); }};
+                         .on_progress = [](std::string_view line) { print_message(fmt::format("{}\n", line)); },
+                         .is_cancelled = interrupted};
   auto input = gates::GateInput::open(std::move(setup), std::move(*file), flags.vectors);
   if (!input) {
     return fail(ExitCode::kFailure, input.error());

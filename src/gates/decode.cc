@@ -20,9 +20,11 @@ Result<std::vector<std::vector<float>>> stateless_rows(Model& model, std::span<c
 }
 
 Result<Comparison> compare_decode(Session& session, std::span<const int32_t> ids,
-                                  std::span<const std::vector<float>> rows, const NearTieRule& rule) {
+                                  std::span<const std::vector<float>> rows, const NearTieRule& rule,
+                                  const CancelCheck& is_cancelled) {
   Comparison comparison;
   for (auto position = static_cast<size_t>(session.length()); position < ids.size(); ++position) {
+    KIPP_TRY(go_on(is_cancelled));
     KIPP_TRY(session.append(ids.subspan(position, 1), true));
     comparison.add(static_cast<int64_t>(position),
                    compare_rows(session.logits(), std::span<const float>(rows[position]), rule));

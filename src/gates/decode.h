@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "gates/cancel.h"
 #include "gates/metrics.h"
 #include "kipp/engine.h"
 #include "kipp/error.h"
@@ -16,6 +17,7 @@ Result<std::vector<std::vector<float>>> stateless_rows(Model& model, std::span<c
 
 // Appends ids[session.length()…] one at a time, as generated tokens, and compares each position's logits with rows.
 Result<Comparison> compare_decode(Session& session, std::span<const int32_t> ids,
-                                  std::span<const std::vector<float>> rows, const NearTieRule& rule);
+                                  std::span<const std::vector<float>> rows, const NearTieRule& rule,
+                                  const CancelCheck& is_cancelled = {});
 
 }  // namespace kipp::gates

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/backend.h"
-
 namespace kipp::gates {
 
 Result<GateInput> GateInput::open(GateSetup setup, const std::filesystem::path& vectors_folder) {
@@ -62,29 +60,6 @@ void PhaseRecord::fail_all(std::string_view where, const std::vector<std::string
 
 double phase1_bound(const VectorSet& vectors) {
   return vectors.nmse_max.value_or(kPhase1Nmse);
-}
-
-void check_kernels(Model& model, PhaseRecord& record) {
-  const Report report = model.backend().report();
-  const OperatorTable& operators = model.backend().operators();
-  const std::pair<const char*, bool> exported[] = {
-      {"embedding", operators.embedding != nullptr}, {"rms_norm", operators.rms_norm != nullptr},
-      {"matmul", operators.matmul != nullptr},       {"rope", operators.rope != nullptr},
-      {"kv_write", operators.kv_write != nullptr},   {"attention", operators.attention != nullptr},
-      {"swiglu", operators.swiglu != nullptr},       {"residual_add", operators.residual_add != nullptr}};
-  for (const auto& [name, is_exported] : exported) {
-    const auto ran = [stem = std::string_view(name)](const auto& kernel) {
-      return kernel.first.starts_with(stem) && kernel.second > 0;
-    };
-    if (is_exported && std::none_of(report.kernels.begin(), report.kernels.end(), ran)) {
-      record.fail("kernels", fmt::format("{} exports {}, but no kernel of it ran", report.backend, name));
-    }
-  }
-  Json kernels = Json::object();
-  for (const auto& [name, count] : report.kernels) {
-    kernels.set(name, Json::number(static_cast<int64_t>(count)));
-  }
-  record.details.set("kernels", std::move(kernels));
 }
 
 }  // namespace kipp::gates

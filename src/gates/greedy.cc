@@ -3,7 +3,7 @@
 
 namespace kipp::gates {
 
-Result<std::vector<int32_t>> greedy_ids(Session& session, int32_t count) {
+Result<std::vector<int32_t>> greedy_ids(Session& session, int32_t count, const CancelCheck& is_cancelled) {
   SamplingParams greedy;
   greedy.temperature = 0.0F;
   SampleRequest request;
@@ -11,6 +11,7 @@ Result<std::vector<int32_t>> greedy_ids(Session& session, int32_t count) {
   std::vector<int32_t> ids;
   for (int32_t i = 0; i < count; ++i) {
     if (i > 0) {
+      KIPP_TRY(go_on(is_cancelled));
       KIPP_TRY(session.append({&ids.back(), 1}, true));
     }
     KIPP_ASSIGN(const SampledToken token, session.sample(request));

@@ -23,7 +23,7 @@ RowComparison compare(std::span<const float> found, std::span<const Reference> r
                 .gap = static_cast<double>(reference[best]) - static_cast<double>(reference[found_best]),
                 .allowance = rule.allowance(best, found_best, rms_deviation),
                 .rms_deviation = rms_deviation};
-    row.argmax = row.flip.gap < row.flip.allowance ? Argmax::kNearTie : Argmax::kDifferent;
+    row.argmax = row.flip.is_near_tie() ? Argmax::kNearTie : Argmax::kDifferent;
   }
   return row;
 }
@@ -89,9 +89,8 @@ std::vector<std::string> violations(const Comparison& comparison, const Bounds& 
                                 comparison.worst_nmse, comparison.worst_position, bounds.worst_nmse));
   }
   if (comparison.num_different > 0) {
-    const auto& [position, flip] =
-        *std::find_if(comparison.flips.begin(), comparison.flips.end(),
-                      [](const auto& entry) { return !(entry.second.gap < entry.second.allowance); });
+    const auto& [position, flip] = *std::find_if(comparison.flips.begin(), comparison.flips.end(),
+                                                 [](const auto& entry) { return !entry.second.is_near_tie(); });
     found.push_back(
         fmt::format("another argmax at {} of {} positions, first at {}: id {} instead of {}, {:.3g} apart "
                     "in the reference where a near tie is below {:.3g}",
@@ -114,7 +113,9 @@ Json to_json(const Comparison& comparison) {
                                   {"found_id", Json::number(static_cast<int64_t>(flip.found_id))},
                                   {"gap", Json::number(flip.gap)},
                                   {"allowance", Json::number(flip.allowance)},
-                                  {"rms_deviation", Json::number(flip.rms_deviation)}}));
+                                  {"rms_deviation", Json::number(flip.rms_deviation)},
+                                  {"near_tie", Json::boolean(flip.is_near_tie())},
+                                  {"near_tie_by_the_plain_rule", Json::boolean(flip.is_plain_near_tie())}}));
   }
   return Json::object({{"positions", Json::number(comparison.num_rows)},
                        {"nmse", Json::number(comparison.nmse())},

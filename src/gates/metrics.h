@@ -50,6 +50,9 @@ struct ArgmaxFlip {
   double gap = 0.0;            // between the reference's logits of the two
   double allowance = 0.0;      // NearTieRule's
   double rms_deviation = 0.0;  // √(Σ(found − reference)² / vocab)
+
+  bool is_near_tie() const { return gap < allowance; }
+  bool is_plain_near_tie() const { return gap < NearTieRule::plain_allowance(rms_deviation); }
 };
 
 struct RowComparison {

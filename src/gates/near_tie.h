@@ -8,7 +8,7 @@ namespace kipp::gates {
 
 // A gap of the reference's logits passes as a near tie below 4 times the deviation that the row shows, scaled to the
 // two candidates: 4 · rms(found − reference) · ‖w_a − w_b‖ / (√2 · rms‖w‖), w the rows of the output head. With rows
-// of equal norm in independent directions the last factor is 1, which gives DESIGN's 4 · √NMSE · rms(reference).
+// of equal norm in independent directions the last factor is 1, which leaves the plain 4 · √NMSE · rms(reference).
 class NearTieRule {
  public:
   // The last factor is 1 for every pair.
@@ -19,7 +19,11 @@ class NearTieRule {
   // The factor ‖w_a − w_b‖ / (√2 · rms‖w‖) of two ids.
   double scale(size_t a, size_t b) const;
   // Gaps below it are near ties. rms_deviation: √(Σ(found − reference)² / vocab) of the row.
-  double allowance(size_t a, size_t b, double rms_deviation) const { return 4.0 * rms_deviation * scale(a, b); }
+  double allowance(size_t a, size_t b, double rms_deviation) const {
+    return plain_allowance(rms_deviation) * scale(a, b);
+  }
+  // The rule without its last factor, which records give beside it: 4 · √NMSE · rms(reference).
+  static double plain_allowance(double rms_deviation) { return 4.0 * rms_deviation; }
 
  private:
   std::span<const std::byte> head_;

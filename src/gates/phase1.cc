@@ -10,6 +10,7 @@
 #include "base/machine.h"
 #include "gates/gate.h"
 #include "gates/greedy.h"
+#include "gates/kernels.h"
 #include "gates/reference_head.h"
 
 namespace kipp::gates {
@@ -43,7 +44,9 @@ class Phase1 {
   Result<PromptOutcome> run(const PromptVectors& prompt) {
     PromptOutcome outcome;
     KIPP_TRY(compare_logits(prompt, outcome));
+    KIPP_TRY(input_.go_on());
     KIPP_TRY(compare_layers(prompt, outcome));
+    KIPP_TRY(input_.go_on());
     KIPP_TRY(compare_greedy(prompt, outcome));
     return outcome;
   }
@@ -71,6 +74,7 @@ Result<void> Phase1::compare_logits(const PromptVectors& prompt, PromptOutcome& 
   KIPP_ASSIGN(Session rounded, rounded_.new_session());
   KIPP_ASSIGN(Session unrounded, unrounded_.new_session());
   for (size_t begin = 0; begin < prompt.ids.size(); begin += kRowsAtOnce) {
+    KIPP_TRY(input_.go_on());
     const size_t count = std::min(kRowsAtOnce, prompt.ids.size() - begin);
     const std::span<const int32_t> ids = std::span(prompt.ids).subspan(begin, count);
     KIPP_ASSIGN(const auto rounded_rows, rounded.append_all_logits(ids));
@@ -127,7 +131,8 @@ Result<void> Phase1::compare_greedy(const PromptVectors& prompt, PromptOutcome& 
   }
   KIPP_ASSIGN(Session session, rounded_.new_session());
   KIPP_TRY(session.append(prompt.ids));
-  KIPP_ASSIGN(const auto ids, greedy_ids(session, static_cast<int32_t>(prompt.greedy.size())));
+  KIPP_ASSIGN(const auto ids,
+              greedy_ids(session, static_cast<int32_t>(prompt.greedy.size()), input_.setup.is_cancelled));
   const auto differing = std::mismatch(ids.begin(), ids.end(), prompt.greedy.begin(), prompt.greedy.end());
   outcome.num_greedy_equal = differing.first - ids.begin();
   return {};
@@ -224,7 +229,8 @@ Result<PhaseRecord> run_phase1(const GateInput& input) {
   record.details.set("logits", to_json(rounded));
   record.details.set("logits_kv_unrounded", to_json(unrounded));
   record.details.set("prompts", std::move(prompts));
-  check_kernels(*rounded_model, record);
+  const Report reports[] = {rounded_model->backend().report(), unrounded_model->backend().report()};
+  check_kernels(reports, rounded_model->backend().operators(), {}, record);
   return record;
 }
 

@@ -1,6 +1,6 @@
 // Placement must not matter. The measure is a plain model that evaluates each prompt whole and alone; against it runs a
-// model whose pool hands out its blocks in a scrambled order and was filled with NaN before. Every comparison is
-// bitwise.
+// model whose pool hands out its blocks in a scrambled order. The pool gives out first what was given back last, so
+// that all memory not in use is filled with NaN again before each check. Every comparison is bitwise.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,13 +10,14 @@
 
 #include "backend/backend.h"
 #include "gates/gate.h"
+#include "gates/kernels.h"
+#include "gates/poison.h"
 #include "gates/row_digests.h"
 
 namespace kipp::gates {
 namespace {
 
 constexpr uint64_t kPlacementSeed = 20261129;
-constexpr uint16_t kBf16Nan = 0x7FC0;
 constexpr size_t kMinTokens = 2 * kBlockPositions + 1;  // reaches a third block
 constexpr size_t kWhole = size_t{1} << 30;
 // Cuts before, at and after block borders, and single tokens.
@@ -35,16 +36,6 @@ int32_t num_scrambled_blocks(const VectorSet& vectors) {
   return 2 * needed + 8;
 }
 
-Result<void> poison(Model& model, int32_t num_blocks) {
-  KvBlock block;
-  KIPP_TRY(model.backend().read_block(0, block));  // for its size
-  std::fill(block.values.begin(), block.values.end(), kBf16Nan);
-  for (int32_t id = 0; id < num_blocks; ++id) {
-    KIPP_TRY(model.backend().write_block(id, block));
-  }
-  return {};
-}
-
 bool is_scrambled(std::span<const int32_t> table) {
   for (size_t i = 1; i < table.size(); ++i) {
     if (table[i] != table[i - 1] + 1) {
@@ -56,13 +47,18 @@ bool is_scrambled(std::span<const int32_t> table) {
 
 class Placement {
  public:
-  Placement(const GateInput& input, Model& plain, Model& scrambled, PhaseRecord& record)
-      : input_(input), plain_(plain), scrambled_(scrambled), record_(record) {}
+  Placement(const GateInput& input, Model& plain, Model& scrambled, int32_t num_blocks, PhaseRecord& record)
+      : input_(input), plain_(plain), scrambled_(scrambled), num_blocks_(num_blocks), record_(record) {}
 
   Result<void> run();
 
  private:
+  Result<RowDigests> digests(Session& session, std::span<const int32_t> ids, std::span<const size_t> sizes,
+                             bool generated) const {
+    return digests_in_pieces(session, ids, sizes, generated, input_.setup.is_cancelled);
+  }
   Result<RowDigests> measure(std::span<const int32_t> ids, bool generated);
+  Result<void> poison_around(const Session& session) { return poison_unused(scrambled_, num_blocks_, session); }
   Result<void> check_placed(const PromptVectors& prompt);
   Result<void> check_pieces(const PromptVectors& prompt);
   Result<void> check_resumed(const PromptVectors& prompt);
@@ -72,6 +68,7 @@ class Placement {
   const GateInput& input_;
   Model& plain_;
   Model& scrambled_;
+  int32_t num_blocks_;
   PhaseRecord& record_;
   std::vector<RowDigests> expected_;  // of each prompt: whole, alone, as a prompt
   const RowDigests* expected_of_prompt_ = nullptr;
@@ -86,22 +83,24 @@ void Placement::expect_equal(const PromptVectors& prompt, std::string_view what,
 
 Result<RowDigests> Placement::measure(std::span<const int32_t> ids, bool generated) {
   KIPP_ASSIGN(Session session, plain_.new_session());
-  return digests_in_pieces(session, ids, {&kWhole, 1}, generated);
+  return digests(session, ids, {&kWhole, 1}, generated);
 }
 
 // Whole in scrambled blocks; then, as generated tokens, one by one.
 Result<void> Placement::check_placed(const PromptVectors& prompt) {
   KIPP_ASSIGN(Session session, scrambled_.new_session());
-  KIPP_ASSIGN(const RowDigests whole, digests_in_pieces(session, prompt.ids, {&kWhole, 1}, false));
+  KIPP_TRY(poison_around(session));
+  KIPP_ASSIGN(const RowDigests whole, digests(session, prompt.ids, {&kWhole, 1}, false));
   expect_equal(prompt, "scrambled blocks", whole);
   if (prompt.ids.size() >= kMinTokens && is_scrambled(session.block_table())) {
     ++num_scrambled_;
   }
   constexpr size_t kOne = 1;
   session.reset();
-  KIPP_ASSIGN(const RowDigests placed, digests_in_pieces(session, prompt.ids, {&kOne, 1}, true));
+  KIPP_TRY(poison_around(session));
+  KIPP_ASSIGN(const RowDigests placed, digests(session, prompt.ids, {&kOne, 1}, true));
   KIPP_ASSIGN(Session plain, plain_.new_session());
-  KIPP_ASSIGN(const RowDigests decoded, digests_in_pieces(plain, prompt.ids, {&kOne, 1}, true));
+  KIPP_ASSIGN(const RowDigests decoded, digests(plain, prompt.ids, {&kOne, 1}, true));
   num_rows_ += static_cast<int64_t>(placed.size());
   record_.fail_all(prompt.name, digest_differences("decoding in scrambled blocks", placed, decoded));
   return {};
@@ -109,7 +108,8 @@ Result<void> Placement::check_placed(const PromptVectors& prompt) {
 
 Result<void> Placement::check_pieces(const PromptVectors& prompt) {
   KIPP_ASSIGN(Session session, scrambled_.new_session());
-  KIPP_ASSIGN(const RowDigests pieces, digests_in_pieces(session, prompt.ids, kRaggedPieces, false));
+  KIPP_TRY(poison_around(session));
+  KIPP_ASSIGN(const RowDigests pieces, digests(session, prompt.ids, kRaggedPieces, false));
   expect_equal(prompt, "cut into pieces", pieces);
   return {};
 }
@@ -120,16 +120,20 @@ Result<void> Placement::check_resumed(const PromptVectors& prompt) {
   std::vector<int32_t> other(prompt.ids.begin(), prompt.ids.begin() + static_cast<ptrdiff_t>(kept));
   other.insert(other.end(), prompt.ids.rbegin(), prompt.ids.rend() - static_cast<ptrdiff_t>(kept));
   KIPP_ASSIGN(Session session, scrambled_.new_session());
+  KIPP_TRY(poison_around(session));
+  KIPP_TRY(input_.go_on());
   KIPP_TRY(session.append(other));
   KIPP_TRY(session.truncate(static_cast<int32_t>(kept)));
+  KIPP_TRY(poison_around(session));
   const std::span<const int32_t> rest = std::span(prompt.ids).subspan(kept);
-  KIPP_ASSIGN(RowDigests resumed, digests_in_pieces(session, rest, {&kWhole, 1}, false));
+  KIPP_ASSIGN(RowDigests resumed, digests(session, rest, {&kWhole, 1}, false));
   const RowDigests expected_rest(expected_of_prompt_->begin() + static_cast<ptrdiff_t>(kept),
                                  expected_of_prompt_->end());
   num_rows_ += static_cast<int64_t>(resumed.size());
   record_.fail_all(prompt.name, digest_differences("truncated and resumed", resumed, expected_rest));
   session.reset();
-  KIPP_ASSIGN(const RowDigests reused, digests_in_pieces(session, prompt.ids, {&kWhole, 1}, false));
+  KIPP_TRY(poison_around(session));
+  KIPP_ASSIGN(const RowDigests reused, digests(session, prompt.ids, {&kWhole, 1}, false));
   expect_equal(prompt, "reset and reused", reused);
   return {};
 }
@@ -142,6 +146,7 @@ Result<void> Placement::check_batched() {
     KIPP_ASSIGN(Session session, scrambled_.new_session());
     sessions.push_back(std::move(session));
   }
+  KIPP_TRY(poison_around(sessions.front()));  // none of them holds anything yet
   std::vector<RowDigests> found(prompts.size());
   for (const bool second : {false, true}) {
     std::vector<Model::StepRequest> requests;
@@ -157,6 +162,7 @@ Result<void> Placement::check_batched() {
         prompt_of.push_back(i);
       }
     }
+    KIPP_TRY(input_.go_on());
     KIPP_ASSIGN(const auto logits, scrambled_.step(requests));
     for (size_t request = 0; request < logits.size(); ++request) {
       for (const std::vector<float>& row : logits[request]) {
@@ -202,13 +208,14 @@ Result<PhaseRecord> run_placement(const GateInput& input) {
   const int32_t num_blocks = num_scrambled_blocks(input.vectors);
   KIPP_ASSIGN(const auto plain, input.open_model({}));
   KIPP_ASSIGN(const auto scrambled, input.open_model({.placement_seed = kPlacementSeed, .num_blocks = num_blocks}));
-  KIPP_TRY(poison(*scrambled, num_blocks));
-  Placement placement(input, *plain, *scrambled, record);
+  Placement placement(input, *plain, *scrambled, num_blocks, record);
   if (const auto done = placement.run(); !done) {
+    KIPP_TRY(input.go_on());
     record.fail("", done.error().message);  // a NaN, above all: a failure of the gate, not of the machine
   }
   record.details.set("blocks_in_pool", Json::number(int64_t{num_blocks}));
-  check_kernels(*scrambled, record);
+  const Report report = scrambled->backend().report();
+  check_kernels({&report, 1}, scrambled->backend().operators(), kUnroundedAndStateless, record);
   return record;
 }
 

@@ -22,11 +22,12 @@ Result<uint64_t> row_digest(std::span<const float> row) {
 }
 
 Result<RowDigests> digests_in_pieces(Session& session, std::span<const int32_t> ids, std::span<const size_t> sizes,
-                                     bool generated) {
+                                     bool generated, const CancelCheck& is_cancelled) {
   RowDigests digests;
   size_t begin = 0;
   for (size_t piece = 0; begin < ids.size(); ++piece) {
     const size_t count = std::min(sizes[piece % sizes.size()], ids.size() - begin);
+    KIPP_TRY(go_on(is_cancelled));
     KIPP_ASSIGN(const auto rows, session.append_all_logits(ids.subspan(begin, count), generated));
     for (size_t i = 0; i < rows.size(); ++i) {
       const auto digest = row_digest(rows[i]);

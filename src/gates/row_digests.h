@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gates/cancel.h"
 #include "kipp/engine.h"
 #include "kipp/error.h"
 
@@ -20,7 +21,7 @@ Result<uint64_t> row_digest(std::span<const float> row);
 
 // Appends ids in pieces of the given sizes, which repeat; digests of every row.
 Result<RowDigests> digests_in_pieces(Session& session, std::span<const int32_t> ids, std::span<const size_t> sizes,
-                                     bool generated);
+                                     bool generated, const CancelCheck& is_cancelled = {});
 
 // Where two lists first differ, in words; empty if nowhere.
 std::vector<std::string> digest_differences(std::string_view what, const RowDigests& found, const RowDigests& expected);

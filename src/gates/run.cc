@@ -12,9 +12,11 @@ namespace {
 PhaseRecord timed(const GateInput& input, std::string_view name, const std::function<Result<PhaseRecord>()>& phase) {
   input.progress(fmt::format("{} …", name));
   const auto start = std::chrono::steady_clock::now();
-  Result<PhaseRecord> outcome = phase();
+  Result<PhaseRecord> outcome = input.go_on().and_then(phase);
   PhaseRecord record;
-  if (outcome) {
+  if (!outcome && !input.go_on()) {
+    record.cancelled = true;
+  } else if (outcome) {
     record = std::move(*outcome);
   } else {
     record.fail("could not be run", outcome.error().message);
@@ -28,23 +30,20 @@ PhaseRecord timed(const GateInput& input, std::string_view name, const std::func
 
 std::vector<PhaseRecord> run_gates(const GateInput& input, const Selection& selection) {
   std::vector<PhaseRecord> records;
-  records.push_back(timed(input, "phase0", [&] { return run_phase0(input); }));
+  const auto run = [&](bool selected, std::string_view name, const std::function<Result<PhaseRecord>()>& phase) {
+    if (selected && (records.empty() || !records.back().cancelled)) {
+      records.push_back(timed(input, name, phase));
+    }
+  };
+  run(true, "phase0", [&] { return run_phase0(input); });
   if (!records.front().passed()) {
     return records;
   }
-  if (selection.phase1) {
-    records.push_back(timed(input, "phase1", [&] { return run_phase1(input); }));
-  }
-  if (selection.phase2) {
-    records.push_back(timed(input, "phase2", [&] { return run_phase2(input); }));
-  }
-  if (selection.placement) {
-    records.push_back(timed(input, "placement", [&] { return run_placement(input); }));
-  }
-  if (selection.snapshot) {
-    records.push_back(
-        timed(input, "snapshot", [&] { return run_snapshot(input, *selection.snapshot, selection.snapshot_mode); }));
-  }
+  run(selection.phase1, "phase1", [&] { return run_phase1(input); });
+  run(selection.phase2, "phase2", [&] { return run_phase2(input); });
+  run(selection.placement, "placement", [&] { return run_placement(input); });
+  run(selection.snapshot.has_value(), "snapshot",
+      [&] { return run_snapshot(input, *selection.snapshot, selection.snapshot_mode); });
   return records;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/sha256.h"
 #include "gates/greedy.h"
+#include "gates/output_file.h"
 #include "sampling/logprobs.h"
 
 namespace kipp::gates {
@@ -25,17 +26,8 @@ Result<std::string> read_text(const std::filesystem::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-Result<void> write_text(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) {
-    return make_error(ErrorCode::kIo, fmt::format("{}: the snapshot could not be written", path.string()));
-  }
-  return {};
-}
-
-Result<std::string> prompt_text(const PromptVectors& prompt, Model& model) {
+Result<std::string> prompt_text(const PromptVectors& prompt, Model& model, const CancelCheck& is_cancelled) {
+  KIPP_TRY(go_on(is_cancelled));
   KIPP_ASSIGN(Session session, model.new_session());
   KIPP_TRY(session.append(prompt.ids));
   const int32_t num_tokens = model.tokenizer().num_tokens();
@@ -46,7 +38,7 @@ Result<std::string> prompt_text(const PromptVectors& prompt, Model& model) {
   for (const auto& [id, logprob] : best_logprobs(session.logits(), num_tokens, kNumBest, softmax)) {
     text += fmt::format("{} {} {:.9g}\n", rank++, id, session.logits()[static_cast<size_t>(id)]);
   }
-  KIPP_ASSIGN(const auto ids, greedy_ids(session, kNumGreedy));
+  KIPP_ASSIGN(const auto ids, greedy_ids(session, kNumGreedy, is_cancelled));
   text += fmt::format("greedy {}\n", fmt::join(ids, " "));
   return text;
 }
@@ -65,7 +57,7 @@ Result<std::string> snapshot_text(const GateInput& input, Model& model) {
   std::string text = fmt::format("kipp snapshot 1: {} {} {} on {}\n", info.checkpoint->id, info.source_repository,
                                  scheme_name(info.scheme), input.setup.backend);
   for (const PromptVectors& prompt : input.vectors.prompts) {
-    KIPP_ASSIGN(const std::string part, prompt_text(prompt, model));
+    KIPP_ASSIGN(const std::string part, prompt_text(prompt, model, input.setup.is_cancelled));
     text += part;
   }
   return text;
@@ -94,7 +86,7 @@ Result<PhaseRecord> run_snapshot(const GateInput& input, const std::filesystem::
   record.details.set("sha256", Json::string(sha256_hex(std::as_bytes(std::span(found)))));
   record.details.set("written", Json::boolean(mode == SnapshotMode::kWrite));
   if (mode == SnapshotMode::kWrite) {
-    KIPP_TRY(write_text(path, found));
+    KIPP_TRY(write_whole(path, found));
     return record;
   }
   KIPP_ASSIGN(const std::string expected, read_text(path));

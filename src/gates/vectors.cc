@@ -145,6 +145,31 @@ Result<std::optional<double>> load_bound(const std::filesystem::path& path) {
   return bound;
 }
 
+// nmse-max.txt loosens a gate, so that a stale one must not count: the manifest announces it (nmse_max; absent or null
+// means that there is none), and only a reference that rounds to BF16 itself, or weights that are quantised, may have
+// one. The manifest's scheme and dtype are read already.
+Result<void> check_bound(const std::filesystem::path& path, const Json& manifest, const VectorSet& set) {
+  const Json* field = manifest.find("nmse_max");
+  const bool is_announced = field != nullptr && !field->is_null();
+  if (is_announced && !field->is_number()) {
+    return invalid(path, fmt::format("nmse_max: expected a number or null, found {}", kind_name(field->kind())));
+  }
+  const auto shown = [](bool is_there, double bound) { return is_there ? fmt::format("{}", bound) : "none"; };
+  const double announced = is_announced ? field->as_double().value_or(NAN) : 0.0;  // 0 is no bound: load_bound
+  if (announced != set.nmse_max.value_or(0.0)) {
+    return invalid(
+        path, fmt::format("nmse_max: the manifest announces {}, nmse-max.txt beside it holds {}",
+                          shown(is_announced, announced), shown(set.nmse_max.has_value(), set.nmse_max.value_or(0.0))));
+  }
+  const Json* dtype = set.reference.find("dtype");
+  const bool is_bf16_reference = dtype != nullptr && dtype->as_string() == "bfloat16";
+  if (is_announced && !is_bf16_reference && set.quant_scheme == "bf16") {
+    return invalid(path, fmt::format("nmse_max: expected none for a reference in FP32 of unquantised weights, found {}",
+                                     announced));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<VectorSet> load_vectors(const std::filesystem::path& folder, const Dimensions& dimensions) {
@@ -172,6 +197,7 @@ Result<VectorSet> load_vectors(const std::filesystem::path& folder, const Dimens
   }
   set.reference = *reference;
   KIPP_ASSIGN(set.nmse_max, load_bound(folder / "nmse-max.txt"));
+  KIPP_TRY(check_bound(path, *manifest, set));
   for (const Json& entry : prompts->items()) {
     KIPP_ASSIGN(PromptVectors prompt, load_prompt(path, entry, dimensions));
     set.prompts.push_back(std::move(prompt));

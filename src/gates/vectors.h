@@ -35,12 +35,13 @@ struct VectorSet {
   std::optional<std::string> header_sha256;  // of the artifact, where the reference was made from one
   std::string manifest_sha256;
   Json reference;                  // packages, device and dtype, as the tool recorded them
-  std::optional<double> nmse_max;  // from nmse-max.txt: a bound of its own
+  std::optional<double> nmse_max;  // from nmse-max.txt, as the manifest announces it: a bound of its own
   std::vector<PromptVectors> prompts;
 };
 
-// Reads manifest.json and every file that it names, and checks hashes, shapes, ids, positions and that values are
-// finite. Errors: kNotFound, kIo; kInvalidArtifact naming file and field, expected and found.
+// Reads manifest.json and every file that it names, and checks hashes, shapes, ids, positions, that values are finite,
+// and that a bound is one that the manifest announces. Errors: kNotFound, kIo; kInvalidArtifact naming file and field,
+// expected and found.
 Result<VectorSet> load_vectors(const std::filesystem::path& folder, const Dimensions& dimensions);
 
 }  // namespace kipp::gates

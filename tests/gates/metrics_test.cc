@@ -99,5 +99,19 @@ TEST(Violations, CountArgmaxesAndNearTies) {
   EXPECT_EQ(to_json(comparison).find("argmax_flips")->items().size(), 2U);
 }
 
+// Records give the verdict of the rule without the head's rows beside the one that counts.
+TEST(ToJson, GivesBothVerdictsOfASwap) {
+  Comparison comparison;
+  comparison.add(3, RowComparison{{0.0, 1.0}, Argmax::kNearTie, false, {7, 8, 1.5, 2.0, 0.25}});  // plainly below 1
+  comparison.add(4, RowComparison{{0.0, 1.0}, Argmax::kDifferent, false, {7, 8, 0.75, 0.5, 0.25}});
+  const Json json = to_json(comparison);
+  const auto& flips = json.find("argmax_flips")->items();
+  ASSERT_EQ(flips.size(), 2U);
+  EXPECT_TRUE(flips[0].find("near_tie")->as_bool());
+  EXPECT_FALSE(flips[0].find("near_tie_by_the_plain_rule")->as_bool());
+  EXPECT_FALSE(flips[1].find("near_tie")->as_bool());
+  EXPECT_TRUE(flips[1].find("near_tie_by_the_plain_rule")->as_bool());
+}
+
 }  // namespace
 }  // namespace kipp::gates

@@ -14,7 +14,8 @@ namespace kipp::gates {
 namespace {
 
 GateSetup twin_setup() {
-  return {.artifact = KIPP_TWIN_ARTIFACT, .num_threads = 2, .allow_synthetic = true, .on_progress = {}};
+  return {
+      .artifact = KIPP_TWIN_ARTIFACT, .num_threads = 2, .allow_synthetic = true, .on_progress = {}, .is_cancelled = {}};
 }
 
 template <typename T>

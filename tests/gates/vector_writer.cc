@@ -105,6 +105,7 @@ Json write_vector_files(const TemporaryFolder& folder, const VectorSet& set, con
                        {"quant_scheme", Json::string(set.quant_scheme)},
                        {"reference", set.reference},
                        {"header_sha256", text_or_null(set.header_sha256)},
+                       {"nmse_max", set.nmse_max ? Json::number(*set.nmse_max) : Json()},
                        {"prompts", std::move(prompts)}});
 }
 

@@ -89,6 +89,8 @@ TEST(LoadVectors, AcceptsWhatIsOptional) {
   const auto set = round_trip(
       [](VectorSet& s) {
         s.header_sha256 = "abc";
+        s.reference = Json::object({{"dtype", Json::string("bfloat16")}});
+        s.nmse_max = 2e-3;
         PromptVectors& prompt = s.prompts[0];
         prompt.text.reset();
         prompt.greedy.clear();
@@ -156,10 +158,62 @@ TEST(LoadVectors, RefusesFilesThatAreNotTheManifests) {
   expect_refused(round_trip({}, with_entry("num_tokens", Json::number(int64_t{4}))), "num_tokens of first");
 }
 
+// What a set with this dtype, scheme, announcement and file is refused for; empty if it is not.
+std::string bound_refusal(const char* dtype, const char* scheme, std::optional<double> announced, const char* file) {
+  const auto change = [&](VectorSet& set) {
+    set.reference = Json::object({{"dtype", Json::string(dtype)}});
+    set.quant_scheme = scheme;
+    set.nmse_max = announced;
+  };
+  const auto set = round_trip(change, {}, [file](const TemporaryFolder& folder) {
+    if (file != nullptr) {
+      folder.write("nmse-max.txt", file);
+    }
+  });
+  return set ? "" : set.error().message;
+}
+
+// A file that a BF16 run left in the folder of a later FP32 run would replace three bounds by a loose one.
+TEST(LoadVectors, RefusesABoundThatTheManifestDoesNotAnnounce) {
+  EXPECT_THAT(bound_refusal("float32", "bf16", {}, "2e-3\n"),
+              HasSubstr("announces none, nmse-max.txt beside it holds"));
+  EXPECT_THAT(bound_refusal("bfloat16", "bf16", {}, "2e-3\n"), HasSubstr("announces none"));
+  EXPECT_THAT(bound_refusal("bfloat16", "bf16", 2e-3, nullptr), HasSubstr("announces 0.002, nmse-max.txt beside it"));
+  EXPECT_THAT(bound_refusal("bfloat16", "bf16", 2e-3, "1e-2\n"), HasSubstr("holds 0.01"));
+  EXPECT_EQ(bound_refusal("bfloat16", "bf16", 2e-3, "0.002\n"), "");
+  expect_refused(round_trip({}, [](Json& m) { m.set("nmse_max", Json::string("2e-3")); }), "a number or null");
+}
+
+TEST(LoadVectors, RefusesABoundForAnFp32ReferenceOfUnquantisedWeights) {
+  EXPECT_THAT(bound_refusal("float32", "bf16", 2e-3, "2e-3\n"), HasSubstr("expected none for a reference in FP32"));
+  EXPECT_EQ(bound_refusal("float32", "q8_0", 2e-3, "2e-3\n"), "");
+}
+
+// Manifests from before the field: no file then.
+TEST(LoadVectors, AManifestWithoutTheFieldHasNoBound) {
+  const auto without = [](Json& manifest) {
+    Json old = Json::object();
+    for (const auto& [name, value] : manifest.members()) {
+      if (name != "nmse_max") {
+        old.set(name, value);
+      }
+    }
+    manifest = std::move(old);
+  };
+  EXPECT_TRUE(round_trip({}, without).has_value());
+  expect_refused(round_trip({}, without, [](const TemporaryFolder& folder) { folder.write("nmse-max.txt", "2e-3"); }),
+                 "announces none");
+}
+
 TEST(LoadVectors, RefusesABrokenBound) {
+  const auto bf16 = [](VectorSet& set) {
+    set.reference = Json::object({{"dtype", Json::string("bfloat16")}});
+    set.nmse_max = 1e-3;
+  };
   for (const char* text : {"", "abc\n", "1e-3 2\n", "-1\n", "2\n", "nan\n"}) {
-    const auto set = round_trip({}, {}, [text](const TemporaryFolder& folder) { folder.write("nmse-max.txt", text); });
-    EXPECT_FALSE(set.has_value()) << text;
+    const auto set =
+        round_trip(bf16, {}, [text](const TemporaryFolder& folder) { folder.write("nmse-max.txt", text); });
+    expect_refused(set, "nmse-max.txt: ");
   }
 }
 

@@ -19,7 +19,7 @@ from tools.bf16 import widen
 from tools.checkpoints import VOCAB_SIZE, find_checkpoint
 from tools.convert_to_gguf import convert
 from tools.errors import ToolError
-from tools.generate_test_vectors import parse_positions
+from tools.generate_test_vectors import parse_positions, write_bound
 from tools.gguf_reader import GgufFile
 from tools.gguf_writer import encode_header
 from tools.model_tensors import model_tensors
@@ -139,6 +139,7 @@ def test_manifest_and_tensors(generated: dict[str, Path]) -> None:
     assert [prompt["num_tokens"] for prompt in manifest["prompts"]] == [3, 4, 4]
     assert [prompt["text"] for prompt in manifest["prompts"]] == ["Hi 世界", None, "one two three four"]
     assert manifest["reference"]["dtype"] == "float32"
+    assert manifest["nmse_max"] is None
     assert not (generated["artifact"] / "nmse-max.txt").exists()
     vectors = load_file(generated["artifact"] / "ids.safetensors")
     assert vectors["ids"].tolist() == [5, 151935, 0, 7]
@@ -170,12 +171,25 @@ def test_a_bf16_reference_brings_its_own_bound(generated: dict[str, Path], tmp_p
     arguments = ["--model", str(generated["model"]), "--prompts", str(prompts), "--output", str(tmp_path / "v"),
                  "--dtype", "bfloat16", "--logit-positions", "2", "--max-tokens", "2"]
     assert generate_test_vectors.main(arguments) == 0
-    assert (tmp_path / "v" / "nmse-max.txt").read_text() == "2e-3\n"
+    assert float((tmp_path / "v" / "nmse-max.txt").read_text()) == 2e-3
+    assert json.loads((tmp_path / "v" / "manifest.json").read_bytes())["nmse_max"] == 2e-3
     vectors = load_file(tmp_path / "v" / "short.safetensors")
     assert vectors["ids"].tolist() == [13048, 220]
     assert vectors["logit_positions"].tolist() == [0, 1]
     exact = load_file(generated["artifact"] / "short.safetensors")["final_hidden"][:2]
     assert 1e-9 < ((vectors["final_hidden"] - exact) ** 2).sum() / (exact**2).sum() < 1e-3
+    assert generate_test_vectors.main([*arguments, "--dtype", "float32"]) == 0  # into the same folder
+    assert not (tmp_path / "v" / "nmse-max.txt").exists()
+    assert json.loads((tmp_path / "v" / "manifest.json").read_bytes())["nmse_max"] is None
+
+
+def test_only_a_bf16_reference_leaves_a_bound(tmp_path: Path) -> None:
+    """One that an earlier run left would loosen Phase 1 from 5e-5 to 2e-3."""
+    path = tmp_path / "nmse-max.txt"
+    assert write_bound(tmp_path, "float32") is None and not path.exists()
+    assert write_bound(tmp_path, "bfloat16") == 2e-3
+    assert path.read_text() == "0.002\n"
+    assert write_bound(tmp_path, "float32") is None and not path.exists()
 
 
 @pytest.mark.torch

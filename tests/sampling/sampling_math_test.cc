@@ -52,7 +52,12 @@ TEST(Exp2Negative, IsWithinFourUnits) {
   }
 }
 
-// Error of a weight: 4 units of 2^-32 relative, 2^-32 in the halvings, the mantissa's 2^-39 of them, and the rounding.
+// Error of the weight 2^44 · e^exponent: 4 units of a value that is at least 2^31, 2^-32 in the halvings, the
+// mantissa's 2^-37 of them, and the rounding.
+long double weight_bound(long double exponent) {
+  return std::exp(exponent) * 0x1p44L * (4.0L * 0x1p-31L + 0x1p-32L - exponent * 0x1p-37L) + 0.5L;
+}
+
 TEST(WeightOf, IsTheExponentialWithinItsBound) {
   std::mt19937 random(5);
   std::uniform_real_distribution<float> distances(0.0F, 40.0F);
@@ -62,8 +67,7 @@ TEST(WeightOf, IsTheExponentialWithinItsBound) {
       const float distance = distances(random);
       const long double exponent = -static_cast<long double>(distance) / static_cast<long double>(temperature);
       const long double exact = std::exp(exponent) * 0x1p44L;
-      const long double bound = exact * (4.0L * 0x1p-31L + 0x1p-32L - exponent * 0x1p-37L) + 0.5L;
-      ASSERT_LE(std::abs(static_cast<long double>(weight_of(distance, inverse)) - exact), bound)
+      ASSERT_LE(std::abs(static_cast<long double>(weight_of(distance, inverse)) - exact), weight_bound(exponent))
           << distance << " at " << temperature;
     }
   }
@@ -76,8 +80,8 @@ TEST(WeightOf, HasDefinedExtremes) {
   }
   EXPECT_EQ(weight_of(kMaxFinite, kUnitTemperature), 0U);
   EXPECT_EQ(weight_of(kMaxFinite, inverse_temperature(kGreedyTemperature)), 0U);
-  EXPECT_NEAR(static_cast<double>(weight_of(kMaxFinite, inverse_temperature(kMaxFinite))) * 0x1p-44, std::exp(-1.0),
-              1e-8);
+  const auto of_one = static_cast<long double>(weight_of(kMaxFinite, inverse_temperature(kMaxFinite)));
+  EXPECT_LE(std::abs(of_one - std::exp(-1.0L) * 0x1p44L), weight_bound(-1.0L));
   EXPECT_EQ(weight_of(32.0F, kUnitTemperature), 0U);  // e^-32 · 2^44 = 0.22
   EXPECT_EQ(weight_of(31.0F, kUnitTemperature), 1U);  // e^-31 · 2^44 = 0.61
 }
@@ -109,12 +113,13 @@ TEST(Log2Fixed, IsWithinTwoUnits) {
   }
 }
 
+// Two units of log2_fixed's 2^-32, in nats, and one rounding to float.
 TEST(LogOfSum, IsTheLogarithm) {
   EXPECT_EQ(log_of_sum(kMaxWeight), 0.0F);
   for (const uint64_t sum : {kMaxWeight + 1'000'000, 2 * kMaxWeight, 1'000 * kMaxWeight, 151'669 * kMaxWeight}) {
     const long double exact = std::log(static_cast<long double>(sum) * 0x1p-44L);
-    EXPECT_NEAR(static_cast<double>(log_of_sum(sum)), static_cast<double>(exact),
-                1e-9 + 6e-8 * static_cast<double>(exact));
+    const long double of_digits = 2.0L * 0x1p-32L * std::log(2.0L);
+    EXPECT_LE(std::abs(static_cast<long double>(log_of_sum(sum)) - exact), of_digits + 0x1p-24L * (exact + of_digits));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/oracle/ops/operators.h"
+#include "base/check.h"
 
 namespace kipp::oracle {
 namespace {
@@ -13,11 +14,22 @@ constexpr int64_t kRangeCost = 1 << 17;  // operations: about 10 µs, what wakin
 constexpr int64_t kRangesPerThread = 4;  // so that a late thread holds up little
 constexpr int64_t kRangeAlignment = 16;  // floats in a cache line: two threads rarely write the same one
 
+// Loading refuses the types without an operator; were one to run, it would not pass for another (for_each).
+const char* matmul_class(WeightType type) {
+  switch (type) {
+    case WeightType::kBf16: return "matmul_bf16";
+    case WeightType::kQ8_0: return "matmul_q8_0";
+    case WeightType::kAffine4Gs32: return "matmul_affine4_gs32";
+  }
+  return "matmul";
+}
+
 }  // namespace
 
 void ThreadedOperators::for_each(const char* name, int64_t count, int64_t item_cost, const ThreadPool::Body& body) {
   const auto found = counts_.find(name);
-  ++(found != counts_.end() ? found->second : counts_[name]);
+  KIPP_CHECK(found != counts_.end());  // every class is listed, so that a report tells which did not run
+  ++found->second;
   const int64_t worthwhile = kRangeCost / std::max<int64_t>(item_cost, 1) + 1;
   const int64_t balanced = count / (threads_.num_threads() * kRangesPerThread);
   int64_t grain = std::max(worthwhile, balanced);
@@ -49,7 +61,7 @@ void ThreadedOperators::rms_norm(const RmsNormArgs& args) {
 
 void ThreadedOperators::matmul(const Matrix& weight, const float* x, float* out, int32_t num_tokens) {
   const int64_t cost = int64_t{weight.columns} * num_tokens;
-  for_each("matmul_bf16", weight.rows, cost, [&](int64_t begin, int64_t end) {
+  for_each(matmul_class(weight.type), weight.rows, cost, [&](int64_t begin, int64_t end) {
     oracle::matmul({.weight = weight.data + begin * weight_row_bytes(weight.type, weight.columns),
                     .type = weight.type,
                     .x = x,

@@ -25,14 +25,19 @@ class ThreadedOperators {
   void attention(const AttentionArgs& args);                                          // by token and query head
   void swiglu(const SwigluArgs& args);                                                // by element
   void residual_add(const ResidualAddArgs& args);                                     // by element
-  // For what is not an operator of the table: counted under `name`, items of about `item_cost` operations each.
+  // For what is not an operator of the table too: counted under `name`, one of counts_, items of about `item_cost`
+  // operations each.
   void for_each(const char* name, int64_t count, int64_t item_cost, const ThreadPool::Body& body);
 
   Report report() const;
 
  private:
   ThreadPool threads_;
-  std::map<std::string, uint64_t, std::less<>> counts_;
+  // Every kernel class that the oracle has, with how often it ran.
+  std::map<std::string, uint64_t, std::less<>> counts_ = {
+      {"attention_bf16", 0}, {"attention_f32", 0},       {"embedding", 0},    {"kv_write_bf16", 0},
+      {"kv_write_f32", 0},   {"matmul_bf16", 0},         {"residual_add", 0}, {"rms_norm", 0},
+      {"rope", 0},           {"stateless_attention", 0}, {"swiglu", 0}};
 };
 
 }  // namespace kipp::oracle

@@ -1,0 +1,28 @@
+// Every kernel class that a backend has must have run in a gate: a gate that misses one proves nothing about it.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "backend/backend.h"
+#include "gates/gate.h"
+
+namespace kipp::gates {
+
+// A class that a gate cannot reach, by the name that the report gives it.
+using Unreachable = std::span<const std::string_view>;
+
+// The test switch round_kv = false keeps K and V in FP32; only Phase 1 runs a model with it.
+inline constexpr std::array<std::string_view, 2> kUnroundedKv = {"attention_f32", "kv_write_f32"};
+// Placement compares cached paths with one another, and so leaves out stateless evaluation (Phase 1 and 2) too.
+inline constexpr std::array<std::string_view, 3> kUnroundedAndStateless = {"attention_f32", "kv_write_f32",
+                                                                           "stateless_attention"};
+
+// Records how often each class ran, over all reports (of the models of one gate, on one backend). Fails for a class
+// that never ran and is not `unreachable`, and for an operator of the table that no class is named after ("matmul" is
+// "matmul" or "matmul_…").
+void check_kernels(std::span<const Report> reports, const OperatorTable& operators, Unreachable unreachable,
+                   PhaseRecord& record);
+
+}  // namespace kipp::gates
