@@ -9,12 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "backend/backend.h"
 #include "base/json.h"
 #include "build_info.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
+#include "cli/text_flag.h"
 #include "gates/gate.h"
 #include "gates/output_file.h"
 #include "gates/record.h"
@@ -131,6 +133,10 @@ ExitCode gates_command(const GateFlags& flags) {
   if (!file) {
     return fail(ExitCode::kModel, file.error());
   }
+  // Phase 0 needs no backend: without this a record could name one that does not exist.
+  if (const auto backend = create_backend(flags.model.backend, {.num_threads = flags.model.num_threads}); !backend) {
+    return fail(ExitCode::kModel, backend.error());
+  }
   if (const auto writable = check_outputs(flags); !writable) {
     return fail(ExitCode::kFailure, writable.error());
   }
@@ -167,11 +173,15 @@ void add_gates_command(CLI::App& app, ExitCode& exit_code) {
   command->add_flag("--phase2", flags->phase2, "Cached decoding against one stateless pass");
   command->add_flag("--placement", flags->placement, "Bitwise: block placement, chunks, batches, truncation, reuse");
   auto* compare = command->add_option("--snapshot", flags->snapshot, "Compare the next tokens with a byte snapshot")
+                      ->check(not_empty())
                       ->type_name("FILE");
   command->add_option("--write-snapshot", flags->write_snapshot, "Write that snapshot instead")
+      ->check(not_empty())
       ->type_name("FILE")
       ->excludes(compare);
-  command->add_option("--json", flags->json, "Write the record with provenance and every figure")->type_name("FILE");
+  command->add_option("--json", flags->json, "Write the record with provenance and every figure")
+      ->check(not_empty())
+      ->type_name("FILE");
   command->footer(help_footer(kExamples));
   command->callback([flags, &exit_code] { exit_code = gates_command(*flags); });
 }

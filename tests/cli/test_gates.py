@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kipp_process import FAILURE, INTERRUPTED, OK, Kipp
+from kipp_process import FAILURE, INTERRUPTED, MODEL, OK, USAGE, Kipp
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "kipp-demo"
 
@@ -66,3 +66,16 @@ def test_interrupt(demo: Kipp, tmp_path: Path, gate: str, finished: str) -> None
     message = process.stderr.read().decode()
     assert f"kipp: interrupted in {gate}; finished before it: {finished}; no record was written\n" in message
     assert not list(tmp_path.iterdir())
+
+
+def test_a_backend_that_does_not_exist_has_no_record(demo: Kipp, tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    done = demo("gates", "--vectors", VECTORS, "--phase0", "--backend", "frobnicate", "--json", record)
+    assert done.returncode == MODEL and b"frobnicate" in done.stderr
+    assert not record.exists()
+
+
+@pytest.mark.parametrize("flag", ["--json", "--snapshot", "--write-snapshot"])
+def test_an_empty_path_is_refused(demo: Kipp, flag: str) -> None:
+    done = demo("gates", "--vectors", VECTORS, "--phase0", flag, "")
+    assert done.returncode == USAGE and flag.encode() in done.stderr
