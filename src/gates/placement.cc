@@ -212,6 +212,7 @@ Result<PhaseRecord> run_placement(const GateInput& input) {
   if (const auto done = placement.run(); !done) {
     KIPP_TRY(input.go_on());
     record.fail("", done.error().message);  // a NaN, above all: a failure of the gate, not of the machine
+    return record;
   }
   record.details.set("blocks_in_pool", Json::number(int64_t{num_blocks}));
   const Report report = scrambled->backend().report();
