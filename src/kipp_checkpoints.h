@@ -24,8 +24,8 @@ constexpr std::string_view variant_name(Variant variant) {
 // Facts of the family: the same for every entry.
 inline constexpr int32_t kNumKvHeads = 8;
 inline constexpr int32_t kHeadDim = 128;
-inline constexpr int32_t kVocabSize = 151936;  // rows of the embedding and of the head
-inline constexpr int32_t kNumTokens = 151669;  // ids from here on are padding rows without a token
+inline constexpr int32_t kVocabSize = 151936;        // rows of the embedding and of the head
+inline constexpr int32_t kNumTokens = 151669;        // ids from here on are padding rows without a token
 inline constexpr int32_t kFirstThinkToken = 151665;  // of the last four, which a base checkpoint's tokenizer lacks
 inline constexpr int32_t kNumMerges = 151387;
 inline constexpr float kRmsNormEpsilon = 1e-6F;

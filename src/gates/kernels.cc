@@ -1,4 +1,4 @@
-// See kernels.h.
+// Which classes a phase may miss, and the comparison of what ran with what the backend has.
 #include "gates/kernels.h"
 
 #include <fmt/format.h>

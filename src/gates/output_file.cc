@@ -1,4 +1,4 @@
-// See output_file.h.
+// Writes beside the target and renames; devices and links are written in place.
 #include "gates/output_file.h"
 
 #include <fcntl.h>
