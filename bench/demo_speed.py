@@ -10,7 +10,6 @@ evaluation alone, without opening the artifact. The stop tokens are banned, so t
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import re
 import statistics
@@ -90,8 +89,6 @@ def main() -> int:
         "results": measure(arguments.kipp, arguments.model, arguments.runs, arguments.decode),
     }
     hand_out(report, arguments.output)
-    if arguments.output:
-        print(json.dumps(report["results"], indent=2))
     return 0
 
 

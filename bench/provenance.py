@@ -35,7 +35,7 @@ def source() -> dict[str, Any]:
 
 
 def hand_out(report: dict[str, Any], output: Path | None) -> None:
-    """Into the file, or where none is given to standard output."""
+    """Into the file, with its path and results on standard output; where none is given, all of it there."""
     text = json.dumps(report, indent=2) + "\n"
     if output is None:
         print(text, end="")
@@ -43,3 +43,4 @@ def hand_out(report: dict[str, Any], output: Path | None) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(text, encoding="utf-8")
     print(output)
+    print(json.dumps(report["results"], indent=2))

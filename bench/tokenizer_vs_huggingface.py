@@ -139,8 +139,6 @@ def main() -> int:
         "kipp_shapes": shapes,
     }
     hand_out(report, arguments.output)
-    if arguments.output:
-        print(json.dumps(report["results"], indent=2))
     return 0
 
 

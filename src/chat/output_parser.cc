@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "chat/format_tokens.h"
 #include "chat/tool_call_parser.h"
 #include "kipp/chat_output.h"
 
@@ -11,11 +12,6 @@ namespace {
 
 using Kind = OutputEvent::Kind;
 
-constexpr std::string_view kThinkBegin = "<think>";
-constexpr std::string_view kThinkEnd = "</think>";
-constexpr std::string_view kCallBegin = "<tool_call>";
-constexpr std::string_view kCallEnd = "</tool_call>";
-
 }  // namespace
 
 struct OutputParser::Impl {
@@ -23,10 +19,10 @@ struct OutputParser::Impl {
 
   Impl(const Tokenizer& tokenizer, OutputParserOptions options)
       : decoder(tokenizer),
-        think_begin(tokenizer.token_to_id(kThinkBegin)),
-        think_end(tokenizer.token_to_id(kThinkEnd)),
-        call_begin(options.tool_calls ? tokenizer.token_to_id(kCallBegin) : -1),
-        call_end(options.tool_calls ? tokenizer.token_to_id(kCallEnd) : -1),
+        think_begin(tokenizer.token_to_id(chat::kThinkBegin)),
+        think_end(tokenizer.token_to_id(chat::kThinkEnd)),
+        call_begin(options.tool_calls ? tokenizer.token_to_id(chat::kCallBegin) : -1),
+        call_end(options.tool_calls ? tokenizer.token_to_id(chat::kCallEnd) : -1),
         state(options.in_reasoning ? State::kReasoning : State::kContent),
         skip_leading_lf(options.in_reasoning) {}
 
@@ -72,9 +68,9 @@ bool OutputParser::Impl::take_structure(int32_t id, std::vector<OutputEvent>& ev
     enter(State::kToolCall);
     any_text = true;
     call = {};
-    call_text = kCallBegin;
+    call_text = chat::kCallBegin;
   } else {
-    end_call(kCallEnd, events);
+    end_call(chat::kCallEnd, events);
   }
   return true;
 }
@@ -158,8 +154,8 @@ std::vector<OutputEvent> OutputParser::finish() {
 }
 
 bool ends_in_reasoning(std::span<const int32_t> prompt, const Tokenizer& tokenizer) {
-  const int32_t begin = tokenizer.token_to_id(kThinkBegin);
-  const int32_t end = tokenizer.token_to_id(kThinkEnd);
+  const int32_t begin = tokenizer.token_to_id(chat::kThinkBegin);
+  const int32_t end = tokenizer.token_to_id(chat::kThinkEnd);
   const auto last = std::find_if(prompt.rbegin(), prompt.rend(), [&](int32_t id) { return id == begin || id == end; });
   return begin >= 0 && last != prompt.rend() && *last == begin;
 }

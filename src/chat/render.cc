@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "chat/format_tokens.h"
 #include "chat/prompt.h"
 #include "kipp_checkpoints.h"
 #include "tokenizer/utf8.h"
@@ -13,15 +14,6 @@
 namespace kipp {
 namespace chat {
 namespace {
-
-constexpr std::string_view kTurnBegin = "<|im_start|>";
-constexpr std::string_view kTurnEnd = "<|im_end|>";
-constexpr std::string_view kThinkBegin = "<think>";
-constexpr std::string_view kThinkEnd = "</think>";
-constexpr std::string_view kCallBegin = "<tool_call>";
-constexpr std::string_view kCallEnd = "</tool_call>";
-constexpr std::string_view kResponseBegin = "<tool_response>";
-constexpr std::string_view kResponseEnd = "</tool_response>";
 
 std::string_view strip_leading_lf(std::string_view text) {
   return text.substr(std::min(text.find_first_not_of('\n'), text.size()));

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -87,10 +86,4 @@ def start_download(hub: FakeHub, folder: Path, *arguments: str, stderr: int = su
     settings = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     settings |= {"HF_ENDPOINT": hub.url, "NO_PROXY": "*", "no_proxy": "*"} | environment
     command = [sys.executable, "-m", "tools.download_model", PINNED.id, "--output", str(folder), *arguments]
-    return subprocess.Popen(command, cwd=REPOSITORY, env=settings, text=True, stdout=subprocess.PIPE, stderr=stderr,
-                            preexec_fn=_hear_interrupts)
-
-
-def _hear_interrupts() -> None:
-    """A background job of a script, as a test run may be, starts with SIGINT ignored, and its children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, cwd=REPOSITORY, env=settings, text=True, stdout=subprocess.PIPE, stderr=stderr)
