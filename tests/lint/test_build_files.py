@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -65,3 +66,10 @@ def test_every_folder_is_built(folder: str) -> None:
     listed = re.search(r"foreach\(\w+ ([^)]+)\)", text)
     assert listed
     assert set(listed[1].split()) == {path.parent.name for path in ROOT.glob(f"{folder}/*/CMakeLists.txt")}
+
+
+@pytest.mark.parametrize("package", ["gguf", "jinja2", "tokenizers", "torch", "transformers"])
+def test_no_folder_of_the_repository_is_taken_for_a_package(package: str) -> None:
+    # A folder without __init__.py on the import path is a "namespace package": tests/gguf once stood in for gguf.
+    spec = importlib.util.find_spec(package)
+    assert spec is None or spec.origin is not None, f"{package} is {list(spec.submodule_search_locations or [])}"
