@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kipp/chat.h"
@@ -48,6 +49,8 @@ class OutputParser {
 
   // Stop tokens are not pushed. Errors: kInvalidArgument (a negative id).
   Result<std::vector<OutputEvent>> push(int32_t id);
+  // Text that is no whole token, as what a stop string leaves of one: never structure.
+  std::vector<OutputEvent> push_text(std::string_view text);
   // The end of the generation: what was held back, and the end of a call that was cut.
   std::vector<OutputEvent> finish();
 
@@ -58,6 +61,11 @@ class OutputParser {
 
 // True if the last <think> of a prompt is not closed, as after the generation prompt of thinking-2507.
 bool ends_in_reasoning(std::span<const int32_t> prompt, const Tokenizer& tokenizer);
+
+// The message of a finished generation. text: what was shown of it, control tokens left out; where a stop string cut it
+// short, tokens count only as far as it goes. Errors: those of push().
+Result<ChatMessage> parse_output(std::span<const int32_t> ids, std::string_view text, const Tokenizer& tokenizer,
+                                 OutputParserOptions options);
 
 // Adds an event to the assistant's message that it belongs to. A call's arguments are kept as text.
 void append_event(const OutputEvent& event, ChatMessage& message);

@@ -141,6 +141,12 @@ Result<std::vector<OutputEvent>> OutputParser::push(int32_t id) {
   return events;
 }
 
+std::vector<OutputEvent> OutputParser::push_text(std::string_view text) {
+  std::vector<OutputEvent> events;
+  impl_->take_text(text, events);
+  return events;
+}
+
 std::vector<OutputEvent> OutputParser::finish() {
   std::vector<OutputEvent> events;
   impl_->take_text(impl_->decoder.finish(), events);
@@ -158,6 +164,31 @@ bool ends_in_reasoning(std::span<const int32_t> prompt, const Tokenizer& tokeniz
   const int32_t end = tokenizer.token_to_id(chat::kThinkEnd);
   const auto last = std::find_if(prompt.rbegin(), prompt.rend(), [&](int32_t id) { return id == begin || id == end; });
   return begin >= 0 && last != prompt.rend() && *last == begin;
+}
+
+Result<ChatMessage> parse_output(std::span<const int32_t> ids, std::string_view text, const Tokenizer& tokenizer,
+                                 OutputParserOptions options) {
+  ChatMessage message;
+  message.role = Role::kAssistant;
+  const auto append = [&](const std::vector<OutputEvent>& events) {
+    for (const OutputEvent& event : events) {
+      append_event(event, message);
+    }
+  };
+  OutputParser parser(tokenizer, options);
+  StreamDecoder decoder(tokenizer);
+  for (const int32_t id : ids) {
+    KIPP_ASSIGN(const std::string piece, decoder.push(id));
+    if (piece.size() > text.size()) {  // cut inside this token
+      append(parser.push_text(text));
+      break;
+    }
+    text.remove_prefix(piece.size());
+    KIPP_ASSIGN(const std::vector<OutputEvent> events, parser.push(id));
+    append(events);
+  }
+  append(parser.finish());
+  return message;
 }
 
 void append_event(const OutputEvent& event, ChatMessage& message) {

@@ -9,4 +9,7 @@ void install_signal_handlers();
 // True from the first SIGINT on. Long work asks between its steps.
 bool interrupted();
 
+// Forgets an interrupt and waits for the next one: for a chat, where Ctrl-C ends an answer and not the program.
+void rearm_interrupt();
+
 }  // namespace kipp::cli

@@ -1,6 +1,4 @@
 // `kipp ppl`: perplexity of a text.
-#include <unistd.h>
-
 #include <cmath>
 #include <memory>
 #include <string>
@@ -16,6 +14,7 @@
 #include "cli/number_flag.h"
 #include "cli/output.h"
 #include "cli/perplexity.h"
+#include "cli/progress.h"
 
 namespace kipp::cli {
 namespace {
@@ -52,30 +51,6 @@ Result<Windowing> choose_windows(const Model& model, const PplFlags& flags) {
   return Windowing{static_cast<size_t>(window), static_cast<size_t>(stride)};
 }
 
-// One line on a terminal, rewritten in place; nothing elsewhere.
-class ProgressLine {
- public:
-  explicit ProgressLine(size_t num_targets) : num_targets_(num_targets), terminal_(::isatty(STDERR_FILENO) == 1) {}
-  ~ProgressLine() {
-    if (terminal_) {
-      print_message("\r\x1b[K");
-    }
-  }
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-
-  void update(const Perplexity& so_far) const {
-    if (terminal_ && so_far.num_scored > 0) {
-      print_message(fmt::format("\r\x1b[K{} of {} tokens, perplexity so far {:.4f}", so_far.num_scored, num_targets_,
-                                so_far.value()));
-    }
-  }
-
- private:
-  size_t num_targets_;
-  bool terminal_;
-};
-
 std::string report(const Perplexity& result, size_t num_tokens, const Windowing& windowing, bool json) {
   if (!json) {
     return fmt::format("tokens: {} ({} scored)\nmean NLL: {:.6f}\nperplexity: {:.4f}\n", num_tokens, result.num_scored,
@@ -105,9 +80,10 @@ Result<ExitCode> measure(Model& model, const PplFlags& flags) {
   const auto windows = plan_windows(ids.size(), windowing.window, windowing.stride);
   Perplexity result;
   {
-    const ProgressLine line(ids.size() - 1);
-    const auto progress = [&line](const Perplexity& so_far) {
-      line.update(so_far);
+    Progress bar("ppl", ids.size() - 1, "tokens");
+    const auto progress = [&bar](const Perplexity& so_far) {
+      const bool any = so_far.num_scored > 0;
+      bar.update(so_far.num_scored, any ? fmt::format("perplexity so far {:.4f}", so_far.value()) : "");
       return !interrupted();
     };
     KIPP_ASSIGN(result, perplexity(session, ids, windows, model.tokenizer().num_tokens(), progress));

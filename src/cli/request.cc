@@ -9,6 +9,8 @@
 
 #include "cli/fields.h"
 #include "cli/interrupt.h"
+#include "cli/progress.h"
+#include "engine/stop_matcher.h"
 #include "gguf/model_file.h"
 #include "kipp/chat.h"
 #include "sampling/logprobs.h"
@@ -16,9 +18,18 @@
 namespace kipp::cli {
 namespace {
 
-constexpr std::array<std::string_view, 9> kRequestFields = {
-    "prompt", "messages", "tools", "enable_thinking", "chat_template_kwargs", "add_generation_prompt",
-    "plain",  "decode",   "top"};
+constexpr std::array<std::string_view, 11> kRequestFields = {"prompt",
+                                                             "messages",
+                                                             "tools",
+                                                             "enable_thinking",
+                                                             "chat_template_kwargs",
+                                                             "add_generation_prompt",
+                                                             "plain",
+                                                             "decode",
+                                                             "top",
+                                                             "logprobs",
+                                                             "stop"};
+constexpr int32_t kMaxLogprobs = 20;
 // Those that only a chat has.
 constexpr std::array<std::string_view, 4> kChatFields = {"tools", "enable_thinking", "chat_template_kwargs",
                                                          "add_generation_prompt"};
@@ -78,23 +89,32 @@ Request new_request(const Model& model, const RequestDefaults& defaults, const S
   apply(sampling, request.options.sampling);
   request.options.stop_token_ids = info.stop_token_ids;
   request.options.max_tokens = defaults.decode;
+  request.options.num_logprobs = defaults.num_logprobs;
+  request.options.stop = defaults.stop;
   request.num_top = defaults.num_top;
   return request;
 }
 
 // Runs one part of a request; text and interrupts pass through the events.
 Result<GenerateResult> run_part(Model& model, Session& session, std::span<const int32_t> prompt,
-                                const GenerateOptions& options, const RequestEvents& events) {
+                                const GenerateOptions& options, const RequestEvents& events,
+                                std::vector<SampledToken>& sampled) {
   Result<void> shown;
+  Progress progress("prompt", prompt.size(), "tokens");
   const auto show = [&](std::string_view text) {
     if (events.on_text && !text.empty()) {
       shown = events.on_text(text);
     }
   };
   auto result = generate(model, session, prompt, options, [&](const GenerateStep* step) {
-    if (step != nullptr) {
-      show(step->text);
+    if (step == nullptr) {
+      progress.update(static_cast<size_t>(session.length()));
+      return !interrupted();
     }
+    if (options.num_logprobs >= 0) {
+      sampled.push_back(step->token);
+    }
+    show(step->text);
     return shown.has_value() && !interrupted();
   });
   if (result && shown) {
@@ -112,6 +132,7 @@ Result<Request> request_of_prompt(const Model& model, std::string_view prompt, c
     const Json object = Json::object({{"messages", messages_of_prompt(prompt)}});
     KIPP_ASSIGN(const ChatRequest chat, chat_of_json(object, defaults.chat, ContentRule::kTextParts));
     KIPP_ASSIGN(request.prompt, encode_chat(model, chat));
+    request.is_chat = true;
   } else {
     KIPP_ASSIGN(request.prompt, encode_raw(model, prompt, defaults.plain));
   }
@@ -132,9 +153,18 @@ Result<Request> request_of_json(const Model& model, const Json& object, const Re
   if (decode.value_or(0) < 0 || num_top.value_or(0) < 0) {
     return invalid(fmt::format("field \"{}\": expected 0 or more", decode.value_or(0) < 0 ? "decode" : "top"));
   }
+  KIPP_ASSIGN(const std::optional<int32_t> num_logprobs, int_field(object, "logprobs"));
+  if (num_logprobs && (*num_logprobs < 0 || *num_logprobs > kMaxLogprobs)) {
+    return invalid(fmt::format("field \"logprobs\": expected 0 to {}, found {}", kMaxLogprobs, *num_logprobs));
+  }
+  KIPP_ASSIGN(const auto stop, stop_field(object));
+  request.options.num_logprobs = num_logprobs.value_or(defaults.num_logprobs);
+  request.options.stop = stop.value_or(defaults.stop);
   request.options.max_tokens = decode.value_or(defaults.decode);
   request.num_top = num_top.value_or(defaults.num_top);
   request.generate = request.num_top == 0 || request.options.max_tokens >= 0;
+  const Json* messages = object.find("messages");
+  request.is_chat = defaults.apply_template || (messages != nullptr && !messages->is_null());
   KIPP_ASSIGN(request.prompt, encode_line(model, object, defaults));
   return request;
 }
@@ -144,7 +174,7 @@ Result<Answer> run_request(Model& model, Session& session, const Request& reques
   Answer answer;
   GenerateOptions evaluate_only = request.options;
   evaluate_only.max_tokens = 0;
-  KIPP_ASSIGN(answer.result, run_part(model, session, request.prompt, evaluate_only, events));
+  KIPP_ASSIGN(answer.result, run_part(model, session, request.prompt, evaluate_only, events, answer.sampled));
   if (answer.result.finish_reason == FinishReason::kCancelled) {
     return answer;
   }
@@ -156,11 +186,32 @@ Result<Answer> run_request(Model& model, Session& session, const Request& reques
   }
   if (request.generate) {
     const GenerateTimings prefill = answer.result.timings;
-    KIPP_ASSIGN(answer.result, run_part(model, session, {}, request.options, events));
+    KIPP_ASSIGN(answer.result, run_part(model, session, {}, request.options, events, answer.sampled));
     answer.result.timings.prompt_tokens = prefill.prompt_tokens;
     answer.result.timings.prefill_seconds = prefill.prefill_seconds;
   }
   return answer;
+}
+
+Result<std::optional<std::vector<std::string>>> stop_field(const Json& object) {
+  const Json* field = object.find("stop");
+  if (field == nullptr || field->is_null()) {
+    return std::nullopt;
+  }
+  std::vector<std::string> stop;
+  const auto take = [&](const Json& value) {
+    const bool is_text = value.is_string();
+    if (is_text) {
+      stop.emplace_back(value.as_string());
+    }
+    return is_text;
+  };
+  const bool good = field->is_array() ? std::ranges::all_of(field->items(), take) : take(*field);
+  if (!good) {
+    return invalid("field \"stop\": expected a string or an array of strings");
+  }
+  KIPP_TRY(validate_stop_strings(stop));
+  return stop;
 }
 
 Result<std::vector<Candidate>> best_candidates(std::span<const float> logits, int32_t num_tokens, int32_t count) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,7 @@ struct Request {
   GenerateOptions options;
   int32_t num_top = 0;   // show the best candidates for the next token
   bool generate = true;  // false: evaluate the prompt only
+  bool is_chat = false;  // the prompt is a rendered chat: the answer is a message
 };
 
 // What the command line says, for every request of the run.
@@ -30,7 +32,9 @@ struct RequestDefaults {
   ChatFlags chat;
   int32_t decode = -1;  // tokens at most; < 0: not given
   int32_t num_top = 0;
-  bool plain = false;  // control tokens in a raw prompt are text
+  int32_t num_logprobs = -1;      // as in SampleRequest
+  std::vector<std::string> stop;  // as in GenerateOptions
+  bool plain = false;             // control tokens in a raw prompt are text
   bool apply_template = false;
 };
 
@@ -42,6 +46,7 @@ struct Candidate {
 struct Answer {
   std::vector<Candidate> top;  // [num_top] descending, ties by ascending id
   GenerateResult result;
+  std::vector<SampledToken> sampled;  // [result.ids] with num_logprobs >= 0, else empty
 };
 
 // What is shown while a request runs; either may be empty.
@@ -60,6 +65,9 @@ Result<Request> request_of_json(const Model& model, const Json& object, const Re
 // Resets the session and runs the request; ends early, with kCancelled, after an interrupt. Errors: those of generate()
 // and of the events.
 Result<Answer> run_request(Model& model, Session& session, const Request& request, const RequestEvents& events);
+
+// "stop" of a JSON object: a string or a list of them. Errors: kInvalidArgument; those of validate_stop_strings.
+Result<std::optional<std::vector<std::string>>> stop_field(const Json& object);
 
 // The count best candidates among the tokens (padding rows left out). Errors: kNumerical (a logit is not finite).
 Result<std::vector<Candidate>> best_candidates(std::span<const float> logits, int32_t num_tokens, int32_t count);

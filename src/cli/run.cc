@@ -6,14 +6,17 @@
 #include <CLI/CLI.hpp>
 
 #include "backend/backend.h"
+#include "cli/answer_json.h"
 #include "cli/commands.h"
-#include "cli/fields.h"
+#include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/jsonl.h"
 #include "cli/model_flags.h"
 #include "cli/number_flag.h"
 #include "cli/output.h"
 #include "cli/request.h"
+#include "cli/text_flag.h"
+#include "engine/stop_matcher.h"
 
 namespace kipp::cli {
 namespace {
@@ -22,6 +25,8 @@ struct RunFlags {
   ModelFlags model;
   RequestDefaults request;
   std::string prompt;
+  std::string prompt_path;  // a file in place of PROMPT
+  bool json = false;
   bool jsonl = false;
   bool quiet = false;
 };
@@ -58,25 +63,28 @@ Result<void> print_top(const Tokenizer& tokenizer, const std::vector<Candidate>&
   return standard_output().write(lines);
 }
 
-Result<Json> top_json(const Tokenizer& tokenizer, const std::vector<Candidate>& top) {
-  Json items = Json::array();
-  for (const Candidate& candidate : top) {
-    KIPP_ASSIGN(std::string piece, quoted_piece(tokenizer, candidate.id));
-    items.push_back(Json::object({{"id", Json::number(int64_t{candidate.id})},
-                                  {"logit", Json::number_literal(fmt::format("{:.9g}", candidate.logit))},
-                                  {"piece", Json::string(std::move(piece))}}));
-  }
-  return items;
+// What a streamed answer shows as it comes.
+RequestEvents streaming_events(const Tokenizer& tokenizer) {
+  return {.on_top = [&tokenizer](const std::vector<Candidate>& top) { return print_top(tokenizer, top); },
+          .on_text = [](std::string_view text) { return standard_output().write(text); }};
 }
 
 Result<ExitCode> run_prompt(Model& model, const RunFlags& flags) {
-  KIPP_ASSIGN(const Request request, request_of_prompt(model, flags.prompt, flags.request));
+  std::string prompt = flags.prompt;
+  if (!flags.prompt_path.empty()) {
+    KIPP_ASSIGN(prompt, read_file(flags.prompt_path));
+    if (interrupted()) {
+      return ExitCode::kInterrupted;
+    }
+  }
+  KIPP_ASSIGN(const Request request, request_of_prompt(model, prompt, flags.request));
   KIPP_ASSIGN(Session session, model.new_session());
-  const RequestEvents events = {
-      .on_top = [&](const std::vector<Candidate>& top) { return print_top(model.tokenizer(), top); },
-      .on_text = [](std::string_view text) { return standard_output().write(text); }};
+  const RequestEvents events = flags.json ? RequestEvents() : streaming_events(model.tokenizer());
   KIPP_ASSIGN(const Answer answer, run_request(model, session, request, events));
-  if (request.generate) {
+  if (flags.json) {
+    KIPP_ASSIGN(const Json json, answer_json(model, request, answer));
+    KIPP_TRY(standard_output().write(write_json(json) + "\n"));
+  } else if (request.generate) {
     KIPP_TRY(standard_output().write("\n"));
   }
   print_summary(flags, request, answer.result);
@@ -99,14 +107,7 @@ struct Totals {
 Result<Json> answer_line(Model& model, Session& session, const Request& request, Totals& totals) {
   KIPP_ASSIGN(const Answer answer, run_request(model, session, request, {}));
   totals.add(answer.result);
-  Json line = Json::object({{"text", Json::string(answer.result.text)},
-                            {"ids", ids_json(answer.result.ids)},
-                            {"finish_reason", Json::string(finish_reason_name(answer.result.finish_reason))}});
-  if (request.num_top > 0) {
-    KIPP_ASSIGN(Json top, top_json(model.tokenizer(), answer.top));
-    line.set("top", std::move(top));
-  }
-  return line;
+  return answer_json(model, request, answer);
 }
 
 Result<ExitCode> run_lines(Model& model, const RunFlags& flags) {
@@ -129,25 +130,34 @@ Result<ExitCode> run_lines(Model& model, const RunFlags& flags) {
   return exit_code;
 }
 
+void refuse_if(bool wrong, const char* flag, const char* reason) {
+  if (wrong) {
+    throw CLI::ValidationError(flag, reason);
+  }
+}
+
 // What the flags' types alone cannot say.
 void check_flags(const CLI::App& command, const RunFlags& flags) {
+  const RequestDefaults& request = flags.request;
   const bool has_prompt = command.get_option("PROMPT")->count() > 0;
-  if (has_prompt == flags.jsonl) {
-    throw CLI::ValidationError("PROMPT", flags.jsonl ? "not together with --jsonl: prompts come from standard input"
-                                                     : "missing (or use --jsonl)");
-  }
-  if (any_chat_flag(flags.request.chat) && !flags.request.apply_template && !flags.jsonl) {
-    throw CLI::ValidationError("--system, --thinking, --tools", "need --chat");
-  }
-  if (flags.request.plain && flags.request.apply_template) {
-    throw CLI::ValidationError("--plain", "not together with --chat: text in a chat is always plain");
-  }
-  if (flags.jsonl && flags.request.chat.tools_path == "-") {
-    throw CLI::ValidationError("--tools", "- is standard input, which --jsonl reads");
-  }
-  const Result<void> valid = check_sampling(flags.request.sampling);
-  if (!valid) {
+  const bool has_file = !flags.prompt_path.empty();
+  refuse_if(has_prompt && has_file, "--file", "not together with PROMPT");
+  refuse_if(has_prompt && flags.jsonl, "PROMPT", "not together with --jsonl: prompts come from standard input");
+  refuse_if(has_file && flags.jsonl, "--file", "not together with --jsonl: prompts come from standard input");
+  refuse_if(!has_prompt && !has_file && !flags.jsonl, "PROMPT", "missing (or use --file or --jsonl)");
+  refuse_if(flags.json && flags.jsonl, "--json", "not together with --jsonl, whose answers are JSON already");
+  refuse_if(request.num_logprobs >= 0 && !flags.json && !flags.jsonl, "--logprobs", "needs --json or --jsonl");
+  refuse_if(any_chat_flag(request.chat) && !request.apply_template && !flags.jsonl, "--system, --thinking, --tools",
+            "need --chat");
+  refuse_if(request.plain && request.apply_template, "--plain",
+            "not together with --chat: text in a chat is always plain");
+  refuse_if(request.chat.tools_path == "-" && (flags.jsonl || flags.prompt_path == "-"), "--tools",
+            "- is standard input, which is read already");
+  if (const Result<void> valid = check_sampling(request.sampling); !valid) {
     throw CLI::ValidationError("sampling", valid.error().message);
+  }
+  if (const Result<void> valid = validate_stop_strings(request.stop); !valid) {
+    throw CLI::ValidationError("--stop", valid.error().message);
   }
 }
 
@@ -169,6 +179,9 @@ constexpr std::string_view kExamples =
     "  kipp run -m models/kipp-kipp-demo-bf16.gguf --chat --thinking on --decode 256 \"7 + 15?\"\n"
     "  kipp run -m models/kipp-kipp-demo-bf16.gguf --greedy --decode 32 \"Once upon a time\"\n"
     "  kipp run -m models/kipp-kipp-demo-bf16.gguf --top 10 \"Hi\"\n"
+    "  kipp run -m models/kipp-kipp-demo-bf16.gguf --chat --json --logprobs 3 \"What is Kipp?\"\n"
+    "  kipp run -m models/kipp-kipp-demo-bf16.gguf --decode 32 --file LICENSE\n"
+    "  kipp run -m models/kipp-kipp-demo-bf16.gguf --stop . --stop \"?\" \"Once upon a time\"\n"
     "  echo '{\"prompt\": \"Hi\", \"decode\": 8, \"seed\": 1}' | kipp run -m models/kipp-kipp-demo-bf16.gguf --jsonl\n";
 
 }  // namespace
@@ -177,14 +190,23 @@ void add_run_command(CLI::App& app, ExitCode& exit_code) {
   CLI::App* command = app.add_subcommand("run", "Complete a prompt, or answer it with --chat");
   const auto flags = std::make_shared<RunFlags>();
   command->add_option("PROMPT", flags->prompt, "Text to complete; control tokens in it are parsed unless --plain");
+  command->add_option("-f,--file", flags->prompt_path, "File with the prompt, taken as it is; - is standard input")
+      ->check(not_empty())
+      ->type_name("FILE");
   add_model_flags(*command, flags->model);
   add_number_flag<int32_t>(*command, "--decode", flags->request.decode, {.min = 0},
                            "Tokens at most (default: what the context holds)");
+  command->add_option("--stop", flags->request.stop, "Ends the text before this string; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("TEXT");
   add_number_flag<int32_t>(*command, "--top", flags->request.num_top, {.min = 1},
                            "Print rank, id, logit and piece of the N best next tokens; "
                            "generates only if --decode is given too");
+  add_number_flag<int32_t>(*command, "--logprobs", flags->request.num_logprobs, {.min = 0, .max = 20},
+                           "With --json: log-probability of each token, and of the N best");
   command->add_flag("--plain", flags->request.plain, "Control tokens such as <|im_end|> in the prompt are text");
   command->add_flag("--jsonl", flags->jsonl, "Requests from standard input, one JSON object a line, answered in order");
+  command->add_flag("--json", flags->json, "Print the answer as one JSON object when it is complete");
   command->add_flag("-q,--quiet", flags->quiet, "No summary on standard error");
   command->add_flag("--chat", flags->request.apply_template, "PROMPT is a user's message: apply the chat template")
       ->group("Chat");

@@ -1,5 +1,4 @@
-// See generate.h. Text goes decoder -> callback: a stop-string matcher that holds text back has its place
-// between the two.
+// The loop itself. Text goes decoder -> stop matcher -> callback; either may hold some back.
 #include "engine/generate.h"
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/stop_matcher.h"
 #include "gguf/model_file.h"
 
 namespace kipp {
@@ -68,6 +68,7 @@ class Generation {
         options_(options),
         callback_(callback),
         decoder_(model.tokenizer(), options.skip_special_tokens),
+        stop_(options.stop),
         prompt_(session.tokens().begin(), session.tokens().end()) {
     const int32_t room = model.context() - session.length();
     context_limits_ = options.max_tokens < 0 || options.max_tokens > room;
@@ -82,12 +83,16 @@ class Generation {
         result.stop_token = token.id;
         return {};
       }
-      KIPP_ASSIGN(const std::string text, decoder_.push(token.id));
+      KIPP_ASSIGN(const std::string decoded, decoder_.push(token.id));
+      const std::string text = stop_.push(decoded);
       result.ids.push_back(token.id);
       result.text += text;
       const GenerateStep step{.token = token, .text = text};
       if (!goes_on(callback_, &step)) {
         result.finish_reason = FinishReason::kCancelled;
+        return {};
+      }
+      if (note_stop_string(result)) {
         return {};
       }
       if (result.ids.size() < max_tokens_) {
@@ -100,9 +105,24 @@ class Generation {
     return {};
   }
 
-  std::string finish_text() { return decoder_.finish(); }
+  // What decoder and matcher still held.
+  void finish_text(GenerateResult& result) {
+    result.last_text = stop_.push(decoder_.finish());
+    note_stop_string(result);
+    result.last_text += stop_.finish();
+    result.text += result.last_text;
+  }
 
  private:
+  bool note_stop_string(GenerateResult& result) const {
+    if (!stop_.matched()) {
+      return false;
+    }
+    result.finish_reason = FinishReason::kStop;
+    result.stop_string = options_.stop[*stop_.matched()];
+    return true;
+  }
+
   SampleRequest request(const std::vector<int32_t>& output) const {
     return {.params = &options_.sampling,
             .seed = options_.seed,
@@ -116,6 +136,7 @@ class Generation {
   const GenerateOptions& options_;
   const GenerateCallback& callback_;
   StreamDecoder decoder_;
+  StopMatcher stop_;
   std::vector<int32_t> prompt_;  // everything before the output, for repetition_penalty
   size_t max_tokens_ = 0;
   bool context_limits_ = false;
@@ -135,6 +156,7 @@ const char* finish_reason_name(FinishReason reason) {
 Result<GenerateResult> generate(Model& model, Session& session, std::span<const int32_t> prompt,
                                 const GenerateOptions& options, const GenerateCallback& callback) {
   KIPP_TRY(validate(options.sampling, model.tokenizer().num_tokens()));
+  KIPP_TRY(validate_stop_strings(options.stop));
   KIPP_TRY(check_room(model, session, prompt.size()));
   GenerateResult result;
   Stopwatch stopwatch;
@@ -148,8 +170,7 @@ Result<GenerateResult> generate(Model& model, Session& session, std::span<const 
   }
   Generation generation(model, session, options, callback);
   KIPP_TRY(generation.run(result));
-  result.last_text = generation.finish_text();
-  result.text += result.last_text;
+  generation.finish_text(result);
   result.timings.decode_seconds = stopwatch.lap();
   return result;
 }

@@ -17,7 +17,7 @@
 namespace kipp {
 
 enum class FinishReason : uint8_t {
-  kStop,       // a stop token was drawn; it is in neither ids nor text
+  kStop,       // a stop token was drawn, which is in neither ids nor text; or a stop string, which is not in the text
   kLength,     // max_tokens, or the context is full
   kCancelled,  // the caller ended it
 };
@@ -30,13 +30,14 @@ struct GenerateOptions {
   int32_t max_tokens = -1;    // tokens at most; < 0: as many as the context holds
   int32_t num_logprobs = -1;  // as in SampleRequest
   std::vector<int32_t> stop_token_ids = {};
-  bool skip_special_tokens = true;  // control tokens are in ids but not in text
+  std::vector<std::string> stop = {};  // strings that end the text before them: stop_matcher.h
+  bool skip_special_tokens = true;     // control tokens are in ids but not in text
 };
 
 // One drawn token, as the callback sees it.
 struct GenerateStep {
   const SampledToken& token;
-  std::string_view text;  // whole characters that became complete with this token; possibly empty
+  std::string_view text;  // what may be shown from this token on: whole characters that begin no stop string
 };
 
 // Called before each piece of the prompt (step is null) and after each token. False ends the generation. May be empty.
@@ -52,19 +53,20 @@ struct GenerateTimings {
 struct GenerateResult {
   std::vector<int32_t> ids;
   std::string text;       // equals the callback's pieces joined, and what was incomplete at the end as U+FFFD
-  std::string last_text;  // that incomplete end: the one piece no callback has seen
+  std::string last_text;  // that end, and what was held back as a possible stop string: no callback has seen it
   FinishReason finish_reason = FinishReason::kLength;
-  int32_t stop_token = -1;    // with kStop: the one that was drawn
+  int32_t stop_token = -1;    // with kStop: the token that was drawn, or -1 if a string ended the text
+  std::string stop_string;    // with kStop: the string that ended the text, or empty
   bool context_full = false;  // with kLength: the context was the limit, not max_tokens
   GenerateTimings timings;
 };
 
 // Appends prompt to the session and generates. An empty prompt continues from the session's logits. Afterwards the
-// session holds its old tokens, the prompt and, of ids, what had to be evaluated: all of them with kStop (the stop
-// token was drawn from the last one's logits), all but the last with kLength and kCancelled. Cancelled while the prompt
-// was evaluated, it holds the part that was; after an error, what was evaluated before it. Session::tokens() says
-// which. Errors: kInvalidArgument (nothing to predict from; sampling parameters), kCapacity naming the tokens held, the
-// prompt's and the context's; those of Session::append and Session::sample.
+// session holds its old tokens, the prompt and, of ids, what had to be evaluated: all of them after a stop token (it
+// was drawn from the last one's logits), all but the last otherwise. Cancelled while the prompt was evaluated, it holds
+// the part that was; after an error, what was evaluated before it. Session::tokens() says which.
+// Errors: kInvalidArgument (nothing to predict from; sampling parameters; stop strings), kCapacity naming the tokens
+// held, the prompt's and the context's; those of Session::append and Session::sample.
 Result<GenerateResult> generate(Model& model, Session& session, std::span<const int32_t> prompt,
                                 const GenerateOptions& options, const GenerateCallback& callback);
 

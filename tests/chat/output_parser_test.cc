@@ -225,6 +225,30 @@ TEST(OutputParser, RefusesANegativeId) {
   EXPECT_EQ(parser.push(-1).error().code, ErrorCode::kInvalidArgument);
 }
 
+TEST(ParseOutput, ReadsAllOfAnAnswer) {
+  const std::vector<int32_t> ids = ids_of("<think>\nhm\n</think>\n\nYes." + call(R"({"name": "f", "arguments": {}})"));
+  const std::string text = testing::qwen_tokenizer().decode(ids, true).value();
+  const ChatMessage message = parse_output(ids, text, testing::qwen_tokenizer(), kAnswer).value();
+  EXPECT_EQ(message.role, Role::kAssistant);
+  EXPECT_EQ(message.reasoning_content, "hm");
+  EXPECT_EQ(message.content, "Yes.");
+  ASSERT_EQ(message.tool_calls.size(), 1U);
+  EXPECT_EQ(message.tool_calls[0].name, "f");
+}
+
+TEST(ParseOutput, WhatAStopStringCutIsGone) {
+  const std::vector<int32_t> ids = ids_of("<think>\nhm\n</think>\n\nYes indeed. And more");
+  const auto content = [&](std::string_view text) {
+    return parse_output(ids, text, testing::qwen_tokenizer(), kAnswer).value();
+  };
+  EXPECT_EQ(content("<think>\nhm\n</think>\n\nYes ind").content, "Yes ind");
+  EXPECT_EQ(content("<think>\nhm\n</think>\n\nYes indeed").content, "Yes indeed");
+  EXPECT_EQ(content("<think>\nh").reasoning_content, "h");
+  EXPECT_EQ(content("<think>\nh").content, std::nullopt);
+  EXPECT_EQ(content("<thi").content, "<thi") << "half a control token is text";
+  EXPECT_EQ(content("").content, std::nullopt);
+}
+
 TEST(EndsInReasoning, LooksAtTheLastThinkToken) {
   const Tokenizer& tokenizer = testing::qwen_tokenizer();
   EXPECT_TRUE(ends_in_reasoning(ids_of("<|im_start|>assistant\n<think>\n"), tokenizer));

@@ -115,6 +115,56 @@ TEST_F(Generate, PiecesAndTheLastTextAreTheText) {
   EXPECT_EQ(model_->tokenizer().decode(result->ids, true).value(), result->text);
 }
 
+TEST_F(Generate, AStopStringEndsTheTextBeforeIt) {
+  const std::vector<int32_t> ids = greedy(8);
+  const Tokenizer& tokenizer = model_->tokenizer();
+  const std::string whole = tokenizer.decode(ids, true).value();
+  const size_t begin = tokenizer.decode(std::span(ids).first(3), true).value().size() - 1;
+  const std::string stop = whole.substr(begin, 3);  // its first byte belongs to the third id
+  ASSERT_EQ(whole.find(stop), begin) << "the stop string must be new";
+  GenerateOptions options;
+  options.sampling = with_temperature(0.0F);
+  options.stop = {"never said", stop};
+  Session session = model_->new_session().value();
+  std::string shown;
+  const auto result = run(session, options, [&](const GenerateStep* step) {
+    shown += step != nullptr ? std::string(step->text) : "";
+    return true;
+  });
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  EXPECT_EQ(result->finish_reason, FinishReason::kStop);
+  EXPECT_EQ(result->stop_token, -1);
+  EXPECT_EQ(result->stop_string, stop);
+  EXPECT_EQ(result->text, whole.substr(0, begin));
+  EXPECT_EQ(shown + result->last_text, result->text);
+  EXPECT_THAT(result->ids, ElementsAreArray(std::span(ids).first(result->ids.size())));
+  EXPECT_THAT(session.tokens(),
+              ElementsAreArray(joined(prompt_, std::span(result->ids).first(result->ids.size() - 1))));
+}
+
+TEST_F(Generate, TextHeldForAStopStringIsTheLastText) {
+  const std::vector<int32_t> ids = greedy(4);
+  const std::string whole = model_->tokenizer().decode(ids, true).value();
+  GenerateOptions options;
+  options.sampling = with_temperature(0.0F);
+  options.max_tokens = 4;
+  options.stop = {whole.substr(whole.size() - 1) + std::string(3, '\x01')};
+  Session session = model_->new_session().value();
+  const auto result = run(session, options);
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  EXPECT_EQ(result->finish_reason, FinishReason::kLength);
+  EXPECT_EQ(result->text, whole);
+  EXPECT_EQ(result->last_text, whole.substr(whole.size() - 1));
+}
+
+TEST_F(Generate, AnEmptyStopStringIsRefused) {
+  GenerateOptions options;
+  options.stop = {""};
+  Session session = model_->new_session().value();
+  EXPECT_EQ(run(session, options).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(session.length(), 0);
+}
+
 TEST_F(Generate, AnEmptyPromptContinuesOrIsRefused) {
   const std::vector<int32_t> ids = greedy(4);
   Session session = model_->new_session().value();
