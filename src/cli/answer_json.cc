@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cli/fields.h"
+#include "cli/message_json.h"
 #include "kipp/chat_output.h"
 
 namespace kipp::cli {
@@ -48,24 +49,6 @@ Result<Json> logprobs_json(const Tokenizer& tokenizer, const std::vector<Sampled
     items.push_back(std::move(item));
   }
   return Json::array(std::move(items));
-}
-
-Json message_json(const ChatMessage& message) {
-  Json json =
-      Json::object({{"role", Json::string("assistant")}, {"content", Json::string(message.content.value_or(""))}});
-  if (message.reasoning_content) {
-    json.set("reasoning_content", Json::string(*message.reasoning_content));
-  }
-  if (!message.tool_calls.empty()) {
-    std::vector<Json> calls;
-    for (const ToolCall& call : message.tool_calls) {
-      calls.push_back(Json::object({{"type", Json::string("function")},
-                                    {"function", Json::object({{"name", Json::string(call.name)},
-                                                               {"arguments", Json::string(call.arguments)}})}}));
-    }
-    json.set("tool_calls", Json::array(std::move(calls)));
-  }
-  return json;
 }
 
 }  // namespace

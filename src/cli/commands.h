@@ -13,12 +13,15 @@ class App;
 
 namespace kipp::cli {
 
-void add_run_command(CLI::App& app, ExitCode& exit_code);         // run.cc
-void add_tokenize_command(CLI::App& app, ExitCode& exit_code);    // tokenize.cc
-void add_detokenize_command(CLI::App& app, ExitCode& exit_code);  // detokenize.cc
-void add_render_command(CLI::App& app, ExitCode& exit_code);      // render.cc
-void add_ppl_command(CLI::App& app, ExitCode& exit_code);         // ppl.cc
-void add_gates_command(CLI::App& app, ExitCode& exit_code);       // gates.cc
+void add_run_command(CLI::App& app, ExitCode& exit_code);          // run.cc
+void add_chat_command(CLI::App& app, ExitCode& exit_code);         // chat.cc
+void add_tokenize_command(CLI::App& app, ExitCode& exit_code);     // tokenize.cc
+void add_detokenize_command(CLI::App& app, ExitCode& exit_code);   // detokenize.cc
+void add_render_command(CLI::App& app, ExitCode& exit_code);       // render.cc
+void add_ppl_command(CLI::App& app, ExitCode& exit_code);          // ppl.cc
+void add_gates_command(CLI::App& app, ExitCode& exit_code);        // gates.cc
+void add_inspect_command(CLI::App& app, ExitCode& exit_code);      // inspect.cc
+void add_checkpoints_command(CLI::App& app, ExitCode& exit_code);  // checkpoints.cc
 
 // What `kipp --version` prints: version, commit, backends, compiler.
 std::string version_text();

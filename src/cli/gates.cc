@@ -125,11 +125,12 @@ Result<ExitCode> run(gates::GateInput input, const GateFlags& flags) {
 }
 
 ExitCode gates_command(const GateFlags& flags) {
-  if (const auto named = require_path(flags.model); !named) {
-    return fail(ExitCode::kModel, named.error());
+  const auto path = artifact_path(flags.model);
+  if (!path) {
+    return fail(ExitCode::kModel, path.error());
   }
   // The artifact by itself: a model that is refused has an exit code of its own.
-  auto file = ModelFile::open(flags.model.path, {.allow_synthetic = flags.model.allow_synthetic});
+  auto file = ModelFile::open(*path, {.allow_synthetic = flags.model.allow_synthetic});
   if (!file) {
     return fail(ExitCode::kModel, file.error());
   }
@@ -140,7 +141,7 @@ ExitCode gates_command(const GateFlags& flags) {
   if (const auto writable = check_outputs(flags); !writable) {
     return fail(ExitCode::kFailure, writable.error());
   }
-  gates::GateSetup setup{.artifact = flags.model.path,
+  gates::GateSetup setup{.artifact = *path,
                          .backend = flags.model.backend,
                          .num_threads = flags.model.num_threads,
                          .allow_synthetic = flags.model.allow_synthetic,

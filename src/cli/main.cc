@@ -1,10 +1,12 @@
 // `kipp`: parses the command line and runs one subcommand. Exit codes: exit_code.h.
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -12,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "cli/suggest.h"
 
 namespace {
 
@@ -25,11 +28,56 @@ void add_commands(CLI::App& app, ExitCode& exit_code) {
                              "  kipp tokenize --model models/kipp-kipp-demo-bf16.gguf \"Hello world\"\n"
                              "  kipp run --help\n"));
   kipp::cli::add_run_command(app, exit_code);
+  kipp::cli::add_chat_command(app, exit_code);
   kipp::cli::add_tokenize_command(app, exit_code);
   kipp::cli::add_detokenize_command(app, exit_code);
   kipp::cli::add_render_command(app, exit_code);
   kipp::cli::add_ppl_command(app, exit_code);
   kipp::cli::add_gates_command(app, exit_code);
+  kipp::cli::add_inspect_command(app, exit_code);
+  kipp::cli::add_checkpoints_command(app, exit_code);
+}
+
+// Every "-x" and "--long" of a command.
+std::vector<std::string> flag_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+    for (const std::string& name : option->get_snames()) {
+      names.push_back("-" + name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+// What is wrong with a command line: what CLI11 says, or of a name that does not exist the nearest that does.
+std::string reason_of(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = app.get_subcommands().empty() ? nullptr : app.get_subcommands().front();
+  const std::vector<std::string> unknown = command != nullptr ? command->remaining() : app.remaining();
+  if (unknown.empty() || dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) {
+    return error.what();
+  }
+  const auto flag = std::ranges::find_if(unknown, [](const std::string& text) { return text.starts_with("-"); });
+  if (flag != unknown.end()) {
+    const std::string name = flag->substr(0, flag->find('='));
+    return fmt::format("unknown flag {}{}", name,
+                       kipp::cli::did_you_mean(name, flag_names(command != nullptr ? *command : app)));
+  }
+  if (command != nullptr) {
+    return fmt::format("unexpected argument \"{}\"", unknown.front());
+  }
+  return fmt::format("unknown command \"{}\"{}", unknown.front(),
+                     kipp::cli::did_you_mean(unknown.front(), command_names(app)));
 }
 
 // --help and --version come as errors too: they are output, everything else is a message.
@@ -42,10 +90,7 @@ ExitCode report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   }
   const bool has_command = !app.get_subcommands().empty();
   const std::string command = has_command ? " " + app.get_subcommands().front()->get_name() : "";
-  const auto unknown = app.remaining();
-  const std::string reason =
-      has_command || unknown.empty() ? error.what() : fmt::format("unknown command \"{}\"", unknown.front());
-  kipp::cli::print_message(fmt::format("kipp: error: {}\nSee kipp{} --help.\n", reason, command));
+  kipp::cli::print_message(fmt::format("kipp: error: {}\nSee kipp{} --help.\n", reason_of(app, error), command));
   return ExitCode::kUsage;
 }
 

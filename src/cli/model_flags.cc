@@ -6,14 +6,26 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/model_store.h"
 #include "cli/number_flag.h"
+#include "cli/text_flag.h"
 
 namespace kipp::cli {
 
+void add_folder_flag(CLI::App& command, std::string& folder) {
+  command.add_option("--models", folder, "Folder in which checkpoint ids are looked up")
+      ->envname("KIPP_MODELS")
+      ->check(not_empty())
+      ->capture_default_str()
+      ->type_name("DIR");
+}
+
 void add_artifact_flags(CLI::App& command, ModelFlags& flags) {
-  command.add_option("-m,--model", flags.path, "Artifact (.gguf made by tools/convert_to_gguf.py)")
+  command
+      .add_option("-m,--model", flags.model, "Artifact: a path, or a checkpoint id such as qwen3-0.6b, or id:scheme")
       ->envname("KIPP_MODEL")
-      ->type_name("PATH");
+      ->type_name("MODEL");
+  add_folder_flag(command, flags.folder);
   command.add_flag("--allow-synthetic", flags.allow_synthetic, "Accept a synthetic twin (weights drawn from a seed)");
 }
 
@@ -30,24 +42,33 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
                            "Positions a sequence may hold; 0: the checkpoint's, 4096 at most");
 }
 
-Result<void> require_path(const ModelFlags& flags) {
-  if (flags.path.empty()) {
-    return make_error(ErrorCode::kNotFound, "no model: give --model PATH or set KIPP_MODEL");
+Result<std::filesystem::path> artifact_path(const ModelFlags& flags) {
+  if (!flags.model.empty()) {
+    return find_artifact(flags.model, flags.folder);
   }
-  return {};
+  std::string there;
+  for (const Checkpoint& checkpoint : kCheckpoints) {
+    if (!stored_artifacts(flags.folder, checkpoint).empty()) {
+      there += fmt::format("{}{}", there.empty() ? "" : ", ", checkpoint.id);
+    }
+  }
+  return make_error(
+      ErrorCode::kNotFound,
+      fmt::format("no model: give --model PATH or --model ID, or set KIPP_MODEL; in the models folder {}: {}",
+                  flags.folder, there.empty() ? "none" : there));
 }
 
 Result<std::unique_ptr<Model>> open_model(const ModelFlags& flags) {
-  KIPP_TRY(require_path(flags));
-  return Model::open(flags.path, {.backend = flags.backend,
-                                  .num_threads = flags.num_threads,
-                                  .context = flags.context,
-                                  .allow_synthetic = flags.allow_synthetic});
+  KIPP_ASSIGN(const std::filesystem::path path, artifact_path(flags));
+  return Model::open(path, {.backend = flags.backend,
+                            .num_threads = flags.num_threads,
+                            .context = flags.context,
+                            .allow_synthetic = flags.allow_synthetic});
 }
 
 Result<OpenArtifact> open_artifact(const ModelFlags& flags) {
-  KIPP_TRY(require_path(flags));
-  KIPP_ASSIGN(ModelFile file, ModelFile::open(flags.path, {.allow_synthetic = flags.allow_synthetic}));
+  KIPP_ASSIGN(const std::filesystem::path path, artifact_path(flags));
+  KIPP_ASSIGN(ModelFile file, ModelFile::open(path, {.allow_synthetic = flags.allow_synthetic}));
   KIPP_ASSIGN(Tokenizer tokenizer, Tokenizer::create(file.tokenizer()));
   return OpenArtifact{std::move(file), std::move(tokenizer)};
 }

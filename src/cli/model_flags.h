@@ -18,24 +18,28 @@ class App;
 namespace kipp::cli {
 
 struct ModelFlags {
-  std::string path;
+  std::string model;              // a path, a registry id or id:scheme
+  std::string folder = "models";  // where ids are looked up
   std::string backend = "oracle";
   int32_t num_threads = 0;
   int32_t context = 0;
   bool allow_synthetic = false;
 };
 
-// --model (or KIPP_MODEL) and --allow-synthetic: all that tokenize, detokenize and render need.
+// --models (or KIPP_MODELS).
+void add_folder_flag(CLI::App& command, std::string& folder);
+// --model (or KIPP_MODEL), --models and --allow-synthetic: all that tokenize, detokenize and render need.
 void add_artifact_flags(CLI::App& command, ModelFlags& flags);
 // --backend and --threads.
 void add_backend_flags(CLI::App& command, ModelFlags& flags);
 // Both groups and --context.
 void add_model_flags(CLI::App& command, ModelFlags& flags);
 
-// Errors: kNotFound saying how to name a model.
-Result<void> require_path(const ModelFlags& flags);
+// The artifact that the flags name. Errors: kNotFound saying how to name a model, and what is there; those of
+// find_artifact.
+Result<std::filesystem::path> artifact_path(const ModelFlags& flags);
 
-// Errors: kNotFound (no path given, no such file), and those of Model::open.
+// Errors: those of artifact_path and of Model::open.
 Result<std::unique_ptr<Model>> open_model(const ModelFlags& flags);
 
 // An artifact with its tokenizer and no backend: opens in milliseconds.
@@ -43,6 +47,7 @@ struct OpenArtifact {
   ModelFile file;
   Tokenizer tokenizer;
 };
+// Errors: those of artifact_path, ModelFile::open and Tokenizer::create.
 Result<OpenArtifact> open_artifact(const ModelFlags& flags);
 
 }  // namespace kipp::cli

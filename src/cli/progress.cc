@@ -60,6 +60,11 @@ void Progress::update(size_t done, std::string_view note) {
   print_message(fmt::format("{}{}", kEraseLine, progress_line(label_, done, total_, unit_, seconds, note, width)));
 }
 
+void Progress::update(size_t done, size_t total) {
+  total_ = total;
+  update(done);
+}
+
 void Progress::clear() {
   if (std::exchange(shown_, false)) {
     print_message(kEraseLine);

@@ -18,6 +18,8 @@ class Progress {
 
   // Draws at most ten times a second. note: shown behind the bar.
   void update(size_t done, std::string_view note = {});
+  // The same where the total becomes known only now.
+  void update(size_t done, size_t total);
   // Erases the bar: before other output on the terminal.
   void clear();
 

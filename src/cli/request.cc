@@ -83,14 +83,8 @@ Result<std::vector<int32_t>> encode_line(const Model& model, const Json& object,
 }
 
 Request new_request(const Model& model, const RequestDefaults& defaults, const SamplingChoices& sampling) {
-  const ArtifactInfo& info = model.info();
   Request request;
-  request.options.sampling = recorded_sampling(info.sampling);
-  apply(sampling, request.options.sampling);
-  request.options.stop_token_ids = info.stop_token_ids;
-  request.options.max_tokens = defaults.decode;
-  request.options.num_logprobs = defaults.num_logprobs;
-  request.options.stop = defaults.stop;
+  request.options = generate_options(model, defaults, sampling);
   request.num_top = defaults.num_top;
   return request;
 }
@@ -125,6 +119,18 @@ Result<GenerateResult> run_part(Model& model, Session& session, std::span<const 
 }
 
 }  // namespace
+
+GenerateOptions generate_options(const Model& model, const RequestDefaults& defaults, const SamplingChoices& sampling) {
+  const ArtifactInfo& info = model.info();
+  GenerateOptions options;
+  options.sampling = recorded_sampling(info.sampling);
+  apply(sampling, options.sampling);
+  options.stop_token_ids = info.stop_token_ids;
+  options.max_tokens = defaults.decode;
+  options.num_logprobs = defaults.num_logprobs;
+  options.stop = defaults.stop;
+  return options;
+}
 
 Result<Request> request_of_prompt(const Model& model, std::string_view prompt, const RequestDefaults& defaults) {
   Request request = new_request(model, defaults, defaults.sampling);

@@ -55,6 +55,9 @@ struct RequestEvents {
   std::function<Result<void>(std::string_view text)> on_text;
 };
 
+// How to generate: what the artifact records, what the choices say, the command line's limits. The seed is not set.
+GenerateOptions generate_options(const Model& model, const RequestDefaults& defaults, const SamplingChoices& sampling);
+
 // A raw prompt, or with apply_template a user's message. Errors: those of Tokenizer::encode, parse_chat_request,
 // render_chat.
 Result<Request> request_of_prompt(const Model& model, std::string_view prompt, const RequestDefaults& defaults);

@@ -24,6 +24,14 @@ struct Dimensions {
   constexpr int32_t kv_width() const { return num_kv_heads * head_dim; }
 };
 
+// Weights of all matrices and norms; a tied head is counted once.
+constexpr int64_t num_parameters(const Dimensions& d) {
+  const int64_t attention = int64_t{d.hidden} * (2 * d.query_width() + 2 * d.kv_width()) + 2 * d.head_dim;
+  const int64_t layer = attention + int64_t{3} * d.hidden * d.ffn + int64_t{2} * d.hidden;
+  const int64_t embedding = int64_t{d.vocab} * d.hidden;
+  return d.num_layers * layer + (d.tied_head ? 1 : 2) * embedding + d.hidden;
+}
+
 // num_layers < 0: the checkpoint's own; a reduced-depth synthetic twin overrides it.
 constexpr Dimensions dimensions_of(const Checkpoint& checkpoint, int32_t num_layers = -1) {
   return Dimensions{.num_layers = num_layers < 0 ? checkpoint.num_layers : num_layers,

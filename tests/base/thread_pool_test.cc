@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <new>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 namespace kipp {
@@ -101,6 +104,31 @@ TEST(ThreadPoolTest, MoreThanOneThreadTakesPart) {
     }
     EXPECT_EQ(waiting.load(), 2);
   });
+}
+
+TEST(ThreadPoolTest, SignalsAreForTheCallingThread) {
+  ThreadPool pool(4);
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<int> num_others = 0;
+  std::atomic<int> num_open = 0;
+  std::atomic<int> num_here = 0;
+  pool.parallel_for(64, 1, [&](int64_t, int64_t) {
+    sigset_t blocked;
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    const bool open = sigismember(&blocked, SIGINT) == 0;
+    if (std::this_thread::get_id() != caller) {
+      ++num_others;
+      num_open += open ? 1 : 0;
+    } else if (open) {
+      ++num_here;
+    }
+    while (num_others == 0) {  // until a worker has come
+      std::this_thread::yield();
+    }
+  });
+  EXPECT_GT(num_others, 0);
+  EXPECT_EQ(num_open, 0);
+  EXPECT_GT(num_here, 0) << "the caller's own signals stay as they were";
 }
 
 TEST(ThreadPoolTest, IdleThreadsUseNoProcessorTime) {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from examples import Workplace
+from examples import ROOT, Workplace
 from kipp_process import Kipp
 
 VARIABLES = {
@@ -53,6 +55,15 @@ def twin(binary: Path, twin_path: Path) -> Kipp:
 def demo(binary: Path) -> Kipp:
     """kipp on the demo checkpoint, which means what it says."""
     return Kipp(binary, {"KIPP_MODEL": str(required_file("KIPP_DEMO_ARTIFACT"))})
+
+
+@pytest.fixture(scope="session")
+def base_twin_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A synthetic twin of a base checkpoint, one layer deep."""
+    path = tmp_path_factory.mktemp("base") / "base.gguf"
+    make_twin = ["tools/make_synthetic_checkpoint.py", "--like", "qwen3-0.6b-base", "--layers", "1", "--seed", "1"]
+    subprocess.run([sys.executable, *make_twin, "--artifact", path], cwd=ROOT, check=True, capture_output=True)
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kipp_process import FAILURE, MODEL, OK, OUTPUT_CLOSED, USAGE, Kipp
 
-COMMANDS = ["run", "tokenize", "detokenize", "render", "ppl", "gates"]
+COMMANDS = ["run", "chat", "inspect", "checkpoints", "tokenize", "detokenize", "render", "ppl", "gates"]
 
 
 def start(kipp: Kipp, *arguments: str) -> subprocess.CompletedProcess[bytes]:
