@@ -98,6 +98,9 @@ class GgufFile:
         except (UnicodeDecodeError, struct.error) as error:
             os.close(self._fd)
             raise ToolError(f"{path}: broken header: {error}") from error
+        except OSError as error:  # a folder, for one
+            os.close(self._fd)
+            raise ToolError(f"{path}: cannot be read: {error.strerror}") from error
         except BaseException:
             os.close(self._fd)
             raise
@@ -140,7 +143,10 @@ class GgufFile:
         filled = 0
         with memoryview(data) as view:
             while filled < num_bytes:
-                got = os.preadv(self._fd, [view[filled:]], start + filled)
+                try:
+                    got = os.preadv(self._fd, [view[filled:]], start + filled)
+                except OSError as error:  # which does not say of which file
+                    raise ToolError(f"{self.path}: tensor {name}: cannot be read: {error.strerror}") from error
                 if got == 0:
                     raise mismatch(self.path, f"tensor {name}", f"{num_bytes} bytes at {start}", filled)
                 filled += got

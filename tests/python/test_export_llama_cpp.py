@@ -259,17 +259,22 @@ def test_keys_and_tensors_may_not_be_there_twice(artifacts: dict[str, Path], tmp
 
 def test_a_read_that_fails_half_way_leaves_nothing(artifacts: dict[str, Path], tmp_path: Path,
                                                    monkeypatch: pytest.MonkeyPatch) -> None:
-    read = GgufFile.read
+    preadv = os.preadv
+    num_reads = 0
 
-    def failing_read(file: GgufFile, name: str, offset: int, num_bytes: int) -> bytearray:
-        if name == "blk.1.attn_q.weight":
+    def failing_preadv(fd: int, buffers: list[memoryview], offset: int) -> int:
+        nonlocal num_reads
+        num_reads += 1
+        if num_reads % 10 == 0:
             raise OSError(5, "Input/output error")
-        return read(file, name, offset, num_bytes)
+        return preadv(fd, buffers, offset)
 
-    monkeypatch.setattr(GgufFile, "read", failing_read)
-    with pytest.raises(OSError, match="Input/output"):
-        export(artifacts["bare"], tmp_path / "out.gguf")
-    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(os, "preadv", failing_preadv)
+    assert_refused(artifacts["bare"], tmp_path / "out", "tensor .*: cannot be read: Input/output error")
+
+
+def test_a_folder_is_no_artifact(tmp_path: Path) -> None:
+    assert_refused(tmp_path, tmp_path / "out", "cannot be read: Is a directory")
 
 
 @pytest.mark.parametrize("link", [None, os.link, os.symlink], ids=["itself", "hard link", "symbolic link"])
