@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import subprocess
 from pathlib import Path
 
@@ -38,10 +37,9 @@ def kipp_logits(binary: Path, artifact: Path, prompts: Prompts, output: Path, *,
 
 
 def open_llama(path: Path, kv_type: str = "f16", *, vocab_only: bool = False) -> llama_cpp.Llama:
-    """llama.cpp on the CPU, without flash attention."""
-    threads = len(os.sched_getaffinity(0))
+    """llama.cpp on the CPU, without flash attention. One thread: several wait for each other on a busy machine."""
     return llama_cpp.Llama(str(path), n_gpu_layers=0, vocab_only=vocab_only, use_mmap=True, n_ctx=MAX_PROMPT,
-                           n_batch=MAX_PROMPT, n_ubatch=MAX_PROMPT, n_threads=threads, n_threads_batch=threads,
+                           n_batch=MAX_PROMPT, n_ubatch=MAX_PROMPT, n_threads=1, n_threads_batch=1,
                            logits_all=not vocab_only, flash_attn=False, type_k=KV_TYPES[kv_type],
                            type_v=KV_TYPES[kv_type], verbose=False)
 

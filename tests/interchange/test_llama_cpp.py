@@ -55,8 +55,8 @@ def test_the_same_computation_when_nothing_is_rounded(model: Model, prompts: Pro
     assert max(result.nmse for result in distances.values()) <= EXACT_NMSE_MAX
 
 
-def test_other_weights_are_noticed(model: Model, prompts: Prompts, expected: Logits) -> None:
-    """The bound is no formality: one id in the middle of the prompt replaced, and the rows after it are far beyond."""
+def test_another_prompt_is_noticed(model: Model, prompts: Prompts, expected: Logits) -> None:
+    """The bound is no formality: with one id in the middle replaced, the rows from there on are far beyond it."""
     name = "len-033"
     changed = prompts[name].copy()
     changed[16] = changed[15]
