@@ -4,8 +4,9 @@
 # make test         install, build, lint, and run every test
 # make fuzz         run every fuzzer for FUZZ_SECONDS seconds (60); findings go to build/fuzz/findings
 # make bench        run the benchmarks and print them; BENCH=--record keeps them in bench/results
+# make interchange   build llama.cpp, and compare Kipp with it and with the gguf package (docs/interchange.md); takes long
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo checkpoint quickstart test lint bench asan tsan fuzz clean
+.PHONY: help setup build demo checkpoint quickstart test lint bench asan tsan fuzz interchange clean
 
 CHECKPOINT ?= kipp-demo
 PYTHON := .venv/bin/python
@@ -77,6 +78,10 @@ fuzz:
 bench: demo
 	@scripts/setup.sh bench
 	@scripts/bench.sh $(BENCH)
+
+interchange: demo
+	@scripts/setup.sh interchange
+	@scripts/interchange.sh
 
 clean:
 	rm -rf build

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what Kipp needs on Debian 12 (root, or sudo): distribution packages and a Python environment in .venv.
-# Usage: scripts/setup.sh [run|test|sanitize|bench]   run: build and convert; test: also lint; sanitize: also TSan and
-# fuzzing; bench: also the tokenizer that ours is compared with.
+# Usage: scripts/setup.sh [run|test|sanitize|bench|interchange]   run: build and convert; test: also lint; sanitize: also
+# TSan and fuzzing; bench: also the tokenizer that ours is compared with; interchange: also llama.cpp, built from source
+# in an environment of its own, build/interchange-venv.
 # Does nothing, and needs no network, where everything is there already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,7 +15,8 @@ case "$profile" in
   test) packages+=(libgtest-dev libgmock-dev clang-19 clang-format-19 clang-tidy-19 shellcheck) ;;
   sanitize) packages+=(libgtest-dev libgmock-dev clang-19 libclang-rt-19-dev llvm-19) ;;
   bench) packages+=(libgtest-dev libgmock-dev) ;;
-  *) echo "setup.sh: unknown profile '$profile'; expected run, test, sanitize or bench" >&2; exit 2 ;;
+  interchange) packages+=(libgtest-dev libgmock-dev) ;;
+  *) echo "setup.sh: unknown profile '$profile'; expected run, test, sanitize, bench or interchange" >&2; exit 2 ;;
 esac
 
 as_root() {
@@ -60,7 +62,30 @@ install_python() {
   echo "$wanted" > "$stamp"
 }
 
+# install_interchange: requirements/interchange.txt into an environment of its own, unless its stamp says that it was done.
+# Only llama-cpp-python comes as source. It is built by the pinned build backend, hence in two steps, with ninja and
+# cmake of the distribution, and without llama.cpp's programs.
+install_interchange() {
+  local requirements=requirements/interchange.txt folder=build/interchange-venv wanted
+  local pip=("$folder/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all:)
+  wanted=$(sha256sum "$requirements" | cut -d' ' -f1)
+  if [ -f "$folder/requirements.sha256" ] && [ "$(cat "$folder/requirements.sha256")" = "$wanted" ]; then
+    return
+  fi
+  echo "Making the Python environment $folder; building llama.cpp takes some minutes"
+  rm -rf "$folder"
+  /usr/bin/python3 -m venv "$folder"
+  sed '/^llama-cpp-python==/,/# via/d' "$requirements" > "$folder/wheels.txt"
+  "${pip[@]}" -r "$folder/wheels.txt"
+  CMAKE_ARGS="-DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF" CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)} \
+    "${pip[@]}" --no-build-isolation --no-binary=llama-cpp-python -r "$requirements"
+  echo "$wanted" > "$folder/requirements.sha256"
+}
+
 install_python base requirements.sha256
 if [ "$profile" = bench ]; then
   install_python bench bench.sha256
+fi
+if [ "$profile" = interchange ]; then
+  install_interchange
 fi

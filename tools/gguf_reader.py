@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tools.errors import ToolError, mismatch
+from tools.errors import ToolError, mismatch, shown
 from tools.gguf_writer import align
 
 MAX_HEADER_BYTES = 64 << 20
@@ -52,17 +52,19 @@ class _Cursor:
     def string(self) -> str:
         return self.take(int(self.scalar("<Q"))).decode("utf-8")
 
-    def value(self, kind: int) -> object:
+    def typed_value(self) -> tuple[tuple[int, int | None], object]:
+        """A value with its type and, if it is an array, its elements' type."""
+        kind = int(self.scalar("<I"))
         if kind == _STRING:
-            return self.string()
+            return (kind, None), self.string()
         if kind == _ARRAY:
             element, count = int(self.scalar("<I")), int(self.scalar("<Q"))
             if element == _ARRAY:
                 raise ToolError(f"{self.path}: array of arrays")
-            return self.array(element, count)
+            return (kind, element), self.array(element, count)
         if kind not in _SCALARS:
             raise mismatch(self.path, f"value type at byte {self.position}", "a GGUF type", kind)
-        return self.scalar(_SCALARS[kind])
+        return (kind, None), self.scalar(_SCALARS[kind])
 
     def array(self, element: int, count: int) -> list[object]:
         """Numbers in one go and strings in a tight loop: the vocabulary has 300,000 of them."""
@@ -96,22 +98,31 @@ class GgufFile:
         except (UnicodeDecodeError, struct.error) as error:
             os.close(self._fd)
             raise ToolError(f"{path}: broken header: {error}") from error
+        except OSError as error:  # a folder, for one
+            os.close(self._fd)
+            raise ToolError(f"{path}: cannot be read: {error.strerror}") from error
         except BaseException:
             os.close(self._fd)
             raise
 
     def _parse(self) -> None:
+        self.num_bytes = os.fstat(self._fd).st_size
         cursor = _Cursor(os.pread(self._fd, MAX_HEADER_BYTES, 0), self.path)
         if cursor.take(4) != b"GGUF" or cursor.scalar("<I") != 3:
             raise mismatch(self.path, "magic and version", "GGUF 3", "others")
         num_tensors, num_keys = int(cursor.scalar("<Q")), int(cursor.scalar("<Q"))
         self.metadata: dict[str, object] = {}
+        self.types: dict[str, tuple[int, int | None]] = {}  # of each key: its type, and an array's elements'
         for _ in range(num_keys):
             key = cursor.string()
-            self.metadata[key] = cursor.value(int(cursor.scalar("<I")))
+            if key in self.metadata:
+                raise ToolError(f"{self.path}: metadata key {shown(key)}: there twice")
+            self.types[key], self.metadata[key] = cursor.typed_value()
         self.tensors: dict[str, TensorEntry] = {}
         for _ in range(num_tensors):
             name = cursor.string()
+            if name in self.tensors:
+                raise ToolError(f"{self.path}: tensor {shown(name)}: there twice")
             rank = int(cursor.scalar("<I"))
             dimensions = tuple(int(cursor.scalar("<Q")) for _ in range(rank))
             self.tensors[name] = TensorEntry(dimensions, int(cursor.scalar("<I")), int(cursor.scalar("<Q")))
@@ -132,7 +143,10 @@ class GgufFile:
         filled = 0
         with memoryview(data) as view:
             while filled < num_bytes:
-                got = os.preadv(self._fd, [view[filled:]], start + filled)
+                try:
+                    got = os.preadv(self._fd, [view[filled:]], start + filled)
+                except OSError as error:  # which does not say of which file
+                    raise ToolError(f"{self.path}: tensor {name}: cannot be read: {error.strerror}") from error
                 if got == 0:
                     raise mismatch(self.path, f"tensor {name}", f"{num_bytes} bytes at {start}", filled)
                 filled += got

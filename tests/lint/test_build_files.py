@@ -36,7 +36,7 @@ def test_scripts_exist(caller: Path) -> None:
 def test_setup_knows_the_profiles_it_is_asked_for() -> None:
     setup = (ROOT / "scripts" / "setup.sh").read_text(encoding="utf-8")
     asked = {name for caller in CALLERS for name in re.findall(r"scripts/setup\.sh (\w+)", code_of(caller))}
-    assert asked == {"run", "test", "sanitize", "bench"}
+    assert asked == {"run", "test", "sanitize", "bench", "interchange"}
     for name in asked:
         assert re.search(rf"^  {name}\) ", setup, re.MULTILINE)
 
@@ -68,7 +68,7 @@ def test_every_folder_is_built(folder: str) -> None:
     assert set(listed[1].split()) == {path.parent.name for path in ROOT.glob(f"{folder}/*/CMakeLists.txt")}
 
 
-@pytest.mark.parametrize("package", ["gguf", "jinja2", "tokenizers", "torch", "transformers"])
+@pytest.mark.parametrize("package", ["gguf", "jinja2", "llama_cpp", "tokenizers", "torch", "transformers"])
 def test_no_folder_of_the_repository_is_taken_for_a_package(package: str) -> None:
     # A folder without __init__.py on the import path is a "namespace package": tests/gguf once stood in for gguf.
     spec = importlib.util.find_spec(package)

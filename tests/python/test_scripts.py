@@ -9,7 +9,7 @@ import pytest
 from tiny_snapshots import REPOSITORY
 
 SCRIPTS = ("convert_to_gguf", "make_synthetic_checkpoint", "generate_test_vectors", "generate_rope_vectors",
-           "checkpoints", "download_model")
+           "checkpoints", "download_model", "export_llama_cpp")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -28,6 +28,7 @@ def test_help_both_ways(name: str) -> None:
     ("convert_to_gguf", "--checkpoint", "nothing", "--source", "."),
     ("make_synthetic_checkpoint", "--like", "nothing", "--seed", "1", "--artifact", "x"),
     ("generate_test_vectors", "--model", "no-such-file", "--output", "x"),
+    ("export_llama_cpp", "--model", "no-such-file"),
     ("download_model", "nothing"),
     ("download_model", "kipp-demo"),
 ])
