@@ -25,7 +25,7 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 # Test limits are for an idle machine of two cores with room to spare; sanitizers cost up to 10 times on the oracle.
 set(KIPP_TIMEOUT_FACTOR 1)
 if(KIPP_SANITIZE)
-  set(KIPP_TIMEOUT_FACTOR 6)
+  set(KIPP_TIMEOUT_FACTOR 12)
 endif()
 
 # kipp_add_library(name SOURCES a.cc … DEPS kipp_base …)

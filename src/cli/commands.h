@@ -22,8 +22,10 @@ void add_ppl_command(CLI::App& app, ExitCode& exit_code);          // ppl.cc
 void add_gates_command(CLI::App& app, ExitCode& exit_code);        // gates.cc
 void add_inspect_command(CLI::App& app, ExitCode& exit_code);      // inspect.cc
 void add_checkpoints_command(CLI::App& app, ExitCode& exit_code);  // checkpoints.cc
+void add_completions_command(CLI::App& app, ExitCode& exit_code);  // completions.cc
+void add_manual_command(CLI::App& app, ExitCode& exit_code);       // manual.cc
 
-// What `kipp --version` prints: version, commit, backends, compiler.
+// What `kipp --version` prints: version, commit, compiler, backends, weight schemes.
 std::string version_text();
 // The end of a --help text: examples, one a line, then the exit codes.
 std::string help_footer(std::string_view examples);

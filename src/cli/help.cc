@@ -23,8 +23,8 @@ constexpr std::string_view kExitCodes =
 }  // namespace
 
 std::string version_text() {
-  return fmt::format("kipp {}\ncommit: {}\nbuild: {}, {}\nbackends: {}", kVersion, kBuildCommit, kBuildCompiler,
-                     kBuildType, fmt::join(available_backends(), ", "));
+  return fmt::format("kipp {}\ncommit: {}\nbuild: {}, {}\nbackends: {}\nweight schemes: bf16", kVersion, kBuildCommit,
+                     kBuildCompiler, kBuildType, fmt::join(available_backends(), ", "));
 }
 
 std::string help_footer(std::string_view examples) {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/command_table.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
@@ -22,7 +23,8 @@ using kipp::cli::ExitCode;
 
 void add_commands(CLI::App& app, ExitCode& exit_code) {
   app.require_subcommand(1);
-  app.set_version_flag("--version", kipp::cli::version_text(), "Print version, commit, backends and compiler");
+  app.set_version_flag("--version", kipp::cli::version_text(),
+                       "Print version, commit, compiler, backends and weight schemes");
   app.footer(
       kipp::cli::help_footer("  kipp run --model models/kipp-kipp-demo-bf16.gguf --chat \"What can you do?\"\n"
                              "  kipp tokenize --model models/kipp-kipp-demo-bf16.gguf \"Hello world\"\n"
@@ -36,33 +38,21 @@ void add_commands(CLI::App& app, ExitCode& exit_code) {
   kipp::cli::add_gates_command(app, exit_code);
   kipp::cli::add_inspect_command(app, exit_code);
   kipp::cli::add_checkpoints_command(app, exit_code);
-}
-
-// Every "-x" and "--long" of a command.
-std::vector<std::string> flag_names(const CLI::App& command) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      names.push_back("--" + name);
-    }
-    for (const std::string& name : option->get_snames()) {
-      names.push_back("-" + name);
-    }
-  }
-  return names;
-}
-
-std::vector<std::string> command_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
-  return names;
+  kipp::cli::add_completions_command(app, exit_code);
+  kipp::cli::add_manual_command(app, exit_code);
 }
 
 // What is wrong with a command line: what CLI11 says, or of a name that does not exist the nearest that does.
 std::string reason_of(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = app.get_subcommands().empty() ? nullptr : app.get_subcommands().front();
+  std::vector<std::string> command_names;
+  std::vector<std::string> flags = {"--help", "--version"};
+  for (const kipp::cli::CommandEntry& entry : kipp::cli::command_table(app)) {
+    command_names.push_back(entry.name);
+    if (command != nullptr && entry.name == command->get_name()) {
+      flags = kipp::cli::flag_names(entry);
+    }
+  }
   const std::vector<std::string> unknown = command != nullptr ? command->remaining() : app.remaining();
   if (unknown.empty() || dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) {
     return error.what();
@@ -70,14 +60,13 @@ std::string reason_of(const CLI::App& app, const CLI::ParseError& error) {
   const auto flag = std::ranges::find_if(unknown, [](const std::string& text) { return text.starts_with("-"); });
   if (flag != unknown.end()) {
     const std::string name = flag->substr(0, flag->find('='));
-    return fmt::format("unknown flag {}{}", name,
-                       kipp::cli::did_you_mean(name, flag_names(command != nullptr ? *command : app)));
+    return fmt::format("unknown flag {}{}", name, kipp::cli::did_you_mean(name, flags));
   }
   if (command != nullptr) {
     return fmt::format("unexpected argument \"{}\"", unknown.front());
   }
   return fmt::format("unknown command \"{}\"{}", unknown.front(),
-                     kipp::cli::did_you_mean(unknown.front(), command_names(app)));
+                     kipp::cli::did_you_mean(unknown.front(), command_names));
 }
 
 // --help and --version come as errors too: they are output, everything else is a message.

@@ -11,7 +11,10 @@ import pytest
 from examples import EXAMPLE_ARTIFACT, ROOT, Workplace, shorten
 from kipp_process import OK, Kipp
 
-COMMANDS = ["", "run", "chat", "inspect", "checkpoints", "tokenize", "detokenize", "render", "ppl", "gates"]
+COMMANDS = [
+    "", "run", "chat", "inspect", "checkpoints", "completions", "manual", "tokenize", "detokenize", "render", "ppl",
+    "gates",
+]
 
 
 def help_text(kipp: Kipp, command: str) -> str:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from kipp_process import FAILURE, MODEL, OK, OUTPUT_CLOSED, USAGE, Kipp
 
-COMMANDS = ["run", "chat", "inspect", "checkpoints", "tokenize", "detokenize", "render", "ppl", "gates"]
+COMMANDS = [
+    "run", "chat", "inspect", "checkpoints", "completions", "manual", "tokenize", "detokenize", "render", "ppl", "gates"
+]
 
 
 def start(kipp: Kipp, *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -35,7 +37,7 @@ def test_help_of_a_command_has_examples_and_exit_codes(bare: Kipp, command: str)
     done = start(bare, command, "--help")
     text = done.stdout.decode()
     assert done.returncode == OK and not done.stderr
-    assert f"kipp {command} " in text.split("Examples:")[1]
+    assert re.search(rf"kipp {command}\b", text.split("Examples:")[1])
     for code in ("0", "1", "2", "3", "130", "141"):
         assert re.search(rf"^  {code} ", text.split("Exit codes:")[1], re.MULTILINE)
 
