@@ -13,6 +13,11 @@ bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
+bool is_object(std::string_view text) {
+  const auto value = parse_json(text);
+  return value && value->is_object();
+}
+
 }  // namespace
 
 ToolCallParser::Progress ToolCallParser::push(std::string_view text) {
@@ -159,11 +164,12 @@ void ToolCallParser::set_name(Progress& progress) {
 
 void ToolCallParser::set_arguments(Progress& progress) {
   const auto value = parse_json(raw_);
-  if (has_arguments_ || !value || !(value->is_string() || value->is_null())) {
+  const bool is_text = value && value->is_string() && is_object(value->as_string());
+  if (has_arguments_ || !(is_text || (value && value->is_null()))) {
     state_ = State::kBroken;
     return;
   }
-  if (value->is_string()) {
+  if (is_text) {
     has_arguments_ = true;
     (named_ ? progress.arguments : held_arguments_) += value->as_string();
   }

@@ -8,7 +8,7 @@
 namespace kipp::chat {
 
 // Members may come in any order; others than these two are skipped. Arguments that are an object are passed on as they
-// are written, while they arrive; arguments given as a JSON string are that string; absent or null ones are {}.
+// are written, while they arrive; a JSON string that holds an object is that object; absent or null ones are {}.
 class ToolCallParser {
  public:
   // What a piece of text brought. Either may be empty.

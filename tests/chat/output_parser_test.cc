@@ -187,7 +187,8 @@ TEST(OutputParser, WhatIsNoCallIsContentLetterForLetter) {
 TEST(OutputParser, ACallBrokenAfterItsNameIsNotComplete) {
   for (const std::string body :
        {R"({"name": "f", "arguments": {"a" 1}})", R"({"name": "f", "arguments": {"a": 1})", R"({"name": "f"} x)",
-        R"({"name": "f", "name": "g"})", R"({"name": "f", "arguments": [1]})", R"({"name": "f", "arguments": 7})"}) {
+        R"({"name": "f", "name": "g"})", R"({"name": "f", "arguments": [1]})", R"({"name": "f", "arguments": 7})",
+        R"({"name": "f", "arguments": "no object"})", R"({"name": "f", "arguments": "[1]"})"}) {
     EXPECT_THAT(complete_of(ids_of(call(body))), ElementsAre(false)) << body;
   }
 }

@@ -85,11 +85,37 @@ def safetensors_seeds() -> Iterator[bytes]:
     yield safetensors({"half": entry("BF16", [1], 0, 2)}, bytes(2))
 
 
+def output_seeds() -> Iterator[bytes]:
+    """An options byte and a text in which F8 … FD are added tokens; or S, stop strings, NUL and a text."""
+    yield b"\x00Hello there.\n"
+    yield b"\x01I think\n\xf9\n\nYes.\xfd"
+    call = b'\xfa\n{"name": "f", "arguments": {"a": [1, 2.50, "x\\n\xc3\xa9"]}}\n\xfb'
+    yield b"\x00\xf8\nhm\n\xf9\n\nLet me see.\n" + call + b"\n" + call
+    yield b"\x00\xfa\n\xfc{}}\n\xfb\xfa\n\xfcnull}\n\xfb" + b"\xfa no call \xfb after it"
+    yield b'\x02\xfa\n\xfc{"cut": "of'
+    yield b'\x00\xfa{"arguments": "\\u0041", "name": "g"}\xfb'
+    yield b"Sstop\nEND\n\xe4\xb8\x00some text, EN, sto, END of it"
+    yield b"Saba\nab\x00aabaabab"
+
+
+def detokenizer_seeds() -> Iterator[bytes]:
+    """Bytes as ids; F5 … F7 and four bytes are an id of any kind."""
+    yield "Grüße 世界 🙂".encode()
+    yield b"\xe4\xb8\xf5\x00\x00\x00\x00\xad\xf5\x01\x00\x00\x00\xf0\x9f"
+    yield b"a\xf6\xff\xff\xff\xff"
+    yield b"\xf7\x75\x50\x02\x00b\xc3"
+    yield b"\xf5\x02\x00\x00\x00 [PAD] \xf5\x03\x00\x00\x00"
+    yield b"\xed\xa0\x80\xed\xb0\x80 \xf4\x90\x80\x80 \xc0\xaf"
+    yield b""
+
+
 def main(folder: Path) -> None:
     corpora = {
         "chat_fuzz": spread(chat_seeds()),
+        "detokenizer_fuzz": list(detokenizer_seeds()),
         "json_fuzz": spread(json_seeds()),
         "jsonl_fuzz": spread(jsonl_seeds()),
+        "output_fuzz": list(output_seeds()),
         "safetensors_fuzz": list(safetensors_seeds()),
         "tokenizer_fuzz": [*spread(tokenizer_seeds()), *vocabulary_seeds()],
     }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzz/small_vocabulary.h"
 #include "kipp/tokenizer.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/utf8.h"
@@ -14,33 +15,14 @@ namespace {
 using kipp::InvalidUtf8;
 using kipp::SpecialTokens;
 using kipp::Tokenizer;
-using kipp::TokenizerSource;
 using kipp::TokenType;
+using kipp::testing::byte_vocabulary;
+using kipp::testing::Vocabulary;
 
 void require(bool condition) {
   if (!condition) {
     std::abort();
   }
-}
-
-struct Vocabulary {
-  std::vector<std::string> tokens;
-  std::vector<TokenType> types;
-  std::vector<std::string> merges;
-
-  void add(std::string text, TokenType type) {
-    tokens.push_back(std::move(text));
-    types.push_back(type);
-  }
-  TokenizerSource source() const { return {{tokens.begin(), tokens.end()}, types, {merges.begin(), merges.end()}}; }
-};
-
-Vocabulary byte_vocabulary() {
-  Vocabulary vocabulary;
-  for (int byte = 0; byte < 256; ++byte) {
-    vocabulary.add(kipp::to_byte_alphabet(std::string(1, static_cast<char>(byte))), TokenType::kNormal);
-  }
-  return vocabulary;
 }
 
 // Enough merges that words of every kind merge over several steps, and added tokens that overlap.
