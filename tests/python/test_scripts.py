@@ -9,7 +9,7 @@ import pytest
 from tiny_snapshots import REPOSITORY
 
 SCRIPTS = ("convert_to_gguf", "make_synthetic_checkpoint", "generate_test_vectors", "generate_rope_vectors",
-           "checkpoints", "download_model", "export_llama_cpp")
+           "checkpoints", "download_model", "export_llama_cpp", "terminal_picture")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -29,6 +29,7 @@ def test_help_both_ways(name: str) -> None:
     ("make_synthetic_checkpoint", "--like", "nothing", "--seed", "1", "--artifact", "x"),
     ("generate_test_vectors", "--model", "no-such-file", "--output", "x"),
     ("export_llama_cpp", "--model", "no-such-file"),
+    ("terminal_picture", "no-such-file", "--output", "x"),
     ("download_model", "nothing"),
     ("download_model", "kipp-demo"),
 ])
