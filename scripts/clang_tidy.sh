@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # clang-tidy over src/ with the checks of .clang-tidy, several files at a time; findings on standard output.
-# It needs the compile commands and the generated header of the release build, and makes them where they are missing.
+# It needs the compile commands and the generated files of the release build, and makes them where they are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-if ! log=$(cmake --preset release 2>&1 && cmake --build --preset release --target kipp_build_info 2>&1); then
+if ! log=$(cmake --preset release 2>&1 && cmake --build --preset release --target kipp_build_info kipp_gate_records 2>&1); then
   echo "$log"
   echo "clang_tidy.sh: the release build cannot be configured; scripts/setup.sh test installs what it needs"
   exit 1

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/fields.h"
 #include "cli/message_json.h"
 #include "cli/suggest.h"
 #include "gates/output_file.h"
@@ -91,15 +92,11 @@ std::string chat_help() {
 }
 
 Json conversation_json(const ChatRequest& request) {
-  std::vector<Json> messages;
-  std::ranges::transform(request.messages, std::back_inserter(messages), message_json);
-  Json json = Json::object({{"messages", Json::array(std::move(messages))}});
+  Json json = Json::object({{"messages", array_json(request.messages, message_json)}});
   if (!request.tools.empty()) {
-    std::vector<Json> tools;
-    for (const std::string& tool : request.tools) {
-      tools.push_back(parse_json(tool).value_or(Json::string(tool)));
-    }
-    json.set("tools", Json::array(std::move(tools)));
+    json.set("tools", array_json(request.tools, [](const std::string& tool) {
+               return parse_json(tool).value_or(Json::string(tool));
+             }));
   }
   if (request.enable_thinking) {
     json.set("enable_thinking", Json::boolean(*request.enable_thinking));

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/fields.h"
 #include "cli/gate_records.h"
 #include "cli/model_flags.h"
 #include "cli/model_store.h"
@@ -73,37 +73,28 @@ std::string report(const std::string& folder) {
   return table(rows);
 }
 
+Json stored_json(const StoredArtifact& artifact) {
+  return Json::object({{"scheme", Json::string(scheme_name(artifact.scheme))},
+                       {"path", Json::string(artifact.path.string())},
+                       {"bytes", Json::number(static_cast<int64_t>(artifact.bytes))}});
+}
+
 Json entry_json(const Checkpoint& checkpoint, const std::string& folder) {
-  std::vector<Json> stored;
-  for (const StoredArtifact& artifact : stored_artifacts(folder, checkpoint)) {
-    stored.push_back(Json::object({{"scheme", Json::string(scheme_name(artifact.scheme))},
-                                   {"path", Json::string(artifact.path.string())},
-                                   {"bytes", Json::number(static_cast<int64_t>(artifact.bytes))}}));
-  }
-  std::vector<Json> records;
-  for (const GateRecord& record : records_of(checkpoint.id)) {
-    records.push_back(record_json(record));
-  }
   return Json::object({{"id", Json::string(std::string(checkpoint.id))},
                        {"repository", Json::string(std::string(checkpoint.repository))},
                        {"revision", Json::string(std::string(checkpoint.revision))},
                        {"variant", Json::string(std::string(variant_name(checkpoint.variant)))},
                        {"parameters", Json::number(num_parameters(dimensions_of(checkpoint)))},
                        {"context", Json::number(int64_t{checkpoint.context})},
-                       {"on_disk", Json::array(std::move(stored))},
-                       {"gates", Json::array(std::move(records))}});
+                       {"on_disk", array_json(stored_artifacts(folder, checkpoint), stored_json)},
+                       {"gates", array_json(records_of(checkpoint.id), record_json)}});
 }
 
 ExitCode checkpoints(const CheckpointsFlags& flags) {
-  std::string text;
+  std::string text = report(flags.folder);
   if (flags.json) {
-    std::vector<Json> entries;
-    for (const Checkpoint& checkpoint : kCheckpoints) {
-      entries.push_back(entry_json(checkpoint, flags.folder));
-    }
-    text = write_json(Json::array(std::move(entries))) + "\n";
-  } else {
-    text = report(flags.folder);
+    const auto entry = [&](const Checkpoint& checkpoint) { return entry_json(checkpoint, flags.folder); };
+    text = write_json(array_json(kCheckpoints, entry)) + "\n";
   }
   const auto written = standard_output().write(text);
   return written ? ExitCode::kOk : fail(ExitCode::kFailure, written.error());

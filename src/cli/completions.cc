@@ -17,11 +17,11 @@ namespace kipp::cli {
 namespace {
 
 std::string checkpoint_ids() {
-  std::vector<std::string_view> ids;
+  std::string ids;
   for (const Checkpoint& checkpoint : kCheckpoints) {
-    ids.push_back(checkpoint.id);
+    ids += fmt::format("{}{}", ids.empty() ? "" : " ", checkpoint.id);
   }
-  return fmt::format("{}", fmt::join(ids, " "));
+  return ids;
 }
 
 std::string replaced(std::string_view text, std::string_view specials, char before) {

@@ -138,12 +138,7 @@ Result<std::vector<int32_t>> ids_field(const Json& object, std::string_view name
 }
 
 Json ids_json(std::span<const int32_t> ids) {
-  std::vector<Json> items;
-  items.reserve(ids.size());
-  for (const int32_t id : ids) {
-    items.push_back(Json::number(int64_t{id}));
-  }
-  return Json::array(std::move(items));
+  return array_json(ids, [](int32_t id) { return Json::number(int64_t{id}); });
 }
 
 }  // namespace kipp::cli

@@ -2,7 +2,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -12,6 +11,7 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "cli/commands.h"
+#include "cli/fields.h"
 #include "cli/gate_records.h"
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
@@ -140,14 +140,6 @@ std::string report(const ModelFile& file, const Facts& facts) {
   return text + gates_text(facts, info);
 }
 
-Json strings_json(const std::vector<std::string>& values) {
-  std::vector<Json> items;
-  for (const std::string& value : values) {
-    items.push_back(Json::string(value));
-  }
-  return Json::array(std::move(items));
-}
-
 Json optional_json(const auto& value) {
   return value ? Json::number_literal(fmt::format("{}", *value)) : Json();
 }
@@ -169,14 +161,6 @@ Json dimensions_json(const Dimensions& d) {
 Json report_json(const ModelFile& file, const Facts& facts) {
   const ArtifactInfo& info = file.info();
   const auto number = [](auto value) { return Json::number(static_cast<int64_t>(value)); };
-  std::vector<Json> stop_tokens;
-  for (const int32_t id : info.stop_token_ids) {
-    stop_tokens.push_back(number(id));
-  }
-  std::vector<Json> records;
-  for (const GateRecord& record : facts.records) {
-    records.push_back(record_json(record));
-  }
   return Json::object({{"path", Json::string(facts.path)},
                        {"checkpoint", Json::string(std::string(info.checkpoint->id))},
                        {"variant", Json::string(std::string(variant_name(info.checkpoint->variant)))},
@@ -190,15 +174,15 @@ Json report_json(const ModelFile& file, const Facts& facts) {
                        {"weight_bytes", number(facts.weight_bytes)},
                        {"kv_bytes_per_position", number(facts.kv_bytes_per_position)},
                        {"tokens", number(info.num_tokens())},
-                       {"stop_token_ids", Json::array(std::move(stop_tokens))},
+                       {"stop_token_ids", ids_json(info.stop_token_ids)},
                        {"sampling", Json::object({{"temperature", optional_json(info.sampling.temperature)},
                                                   {"top_k", optional_json(info.sampling.top_k)},
                                                   {"top_p", optional_json(info.sampling.top_p)}})},
                        {"chat_template", Json::boolean(info.chat_template.has_value())},
-                       {"source_sha256", strings_json(info.source_sha256)},
+                       {"source_sha256", array_json(info.source_sha256, Json::string)},
                        {"header_sha256", Json::string(facts.header_sha256)},
                        {"file_sha256", facts.file_sha256.empty() ? Json() : Json::string(facts.file_sha256)},
-                       {"gates", Json::array(std::move(records))}});
+                       {"gates", array_json(facts.records, record_json)}});
 }
 
 ExitCode inspect(const InspectFlags& flags) {

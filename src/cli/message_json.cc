@@ -2,8 +2,8 @@
 #include "cli/message_json.h"
 
 #include <string>
-#include <utility>
-#include <vector>
+
+#include "cli/fields.h"
 
 namespace kipp::cli {
 namespace {
@@ -33,11 +33,7 @@ Json message_json(const ChatMessage& message) {
     json.set("reasoning_content", Json::string(*message.reasoning_content));
   }
   if (!message.tool_calls.empty()) {
-    std::vector<Json> calls;
-    for (const ToolCall& call : message.tool_calls) {
-      calls.push_back(call_json(call));
-    }
-    json.set("tool_calls", Json::array(std::move(calls)));
+    json.set("tool_calls", array_json(message.tool_calls, call_json));
   }
   return json;
 }

@@ -24,6 +24,7 @@ std::optional<QuantScheme> find_scheme(std::string_view name) {
 
 std::string near_id(std::string_view model) {
   std::vector<std::string> ids;
+  ids.reserve(kCheckpoints.size());
   for (const Checkpoint& checkpoint : kCheckpoints) {
     ids.emplace_back(checkpoint.id);
   }
