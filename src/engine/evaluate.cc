@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/seeded_fault.h"
 #include "engine/step_plan.h"
 
 namespace kipp {
@@ -88,6 +89,7 @@ class BlockReservation {
   BlockReservation(const BlockReservation&) = delete;
   BlockReservation& operator=(const BlockReservation&) = delete;
   ~BlockReservation() {
+    if (seeded(Fault::kFailedStepKeepsBlocks)) return;
     for (const Evaluation& evaluation : evaluations_) {
       evaluation.session->table.shrink(length_of(*evaluation.session));
     }
@@ -129,7 +131,7 @@ Result<void> run_step(Model::Impl& model, std::span<const Evaluation> evaluation
     spans.push_back({.slot = static_cast<int32_t>(spans.size()),
                      .first_position = first_position,
                      .num_tokens = num_tokens,
-                     .row_class = evaluation.row_class,
+                     .row_class = seeded(Fault::kRowClassIgnored) ? RowClass::kPrompt : evaluation.row_class,
                      .block_table = evaluation.session->table.blocks().first(num_blocks)});
   }
   KIPP_ASSIGN(const StepId step, model.backend->forward({.spans = spans, .tokens = tokens, .head_rows = head_rows}));

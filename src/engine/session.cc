@@ -1,9 +1,11 @@
 // One sequence: what it holds, and appending to it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
+#include "base/seeded_fault.h"
 #include "engine/evaluate.h"
 #include "engine/model_impl.h"
 #include "kipp/engine.h"
@@ -47,8 +49,10 @@ Result<SampledToken> Session::sample(const SampleRequest& request) const {
     return make_error(ErrorCode::kInvalidArgument, "sampling: the session has no logits: append a token first");
   }
   SampleRequest here = request;
-  here.position = length();
-  return sample_token(impl_->logits, here, impl_->model->tokenizer.num_tokens());
+  here.position = length() - (seeded(Fault::kDrawPositionOffByOne) ? 1 : 0);
+  const int32_t num_tokens = impl_->model->tokenizer.num_tokens();
+  const auto num_rows = static_cast<int32_t>(impl_->logits.size());
+  return sample_token(impl_->logits, here, seeded(Fault::kPaddingSampled) ? num_rows : num_tokens);
 }
 
 int32_t Session::length() const {
@@ -66,6 +70,7 @@ Result<void> Session::truncate(int32_t new_length) {
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("truncating: expected a length in [0, {}], found {}", length(), new_length));
   }
+  if (seeded(Fault::kStalePrefix)) new_length = std::min(length(), blocks_for(new_length) * kBlockPositions);
   if (new_length < length()) {
     impl_->table.shrink(new_length);
     impl_->tokens.resize(static_cast<size_t>(new_length));
@@ -75,6 +80,7 @@ Result<void> Session::truncate(int32_t new_length) {
 }
 
 void Session::reset() {
+  if (seeded(Fault::kStaleReset)) return;
   impl_->table.shrink(0);
   impl_->tokens.clear();
   impl_->logits.clear();

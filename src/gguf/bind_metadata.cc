@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/seeded_fault.h"
 #include "gguf/binder.h"
 
 namespace kipp::gguf {
@@ -195,6 +196,7 @@ Result<void> bind_tokens(MetadataReader& reader, ArtifactInfo& info) {
     const auto list = [](const auto& ids) { return fmt::format("[{}]", fmt::join(ids, ", ")); };
     return artifact_error(kStop, list(expected), list(found), reader.offset_of(kStop));
   }
+  if (seeded(Fault::kStopTokenMissed)) info.stop_token_ids.resize(1);
   return {};
 }
 

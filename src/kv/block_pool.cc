@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/seeded_fault.h"
 
 namespace kipp {
 namespace {
@@ -53,6 +54,7 @@ void BlockPool::release(int32_t block) {
   KIPP_CHECK(references(block) > 0);
   if (--references_[static_cast<size_t>(block)] == 0) {
     free_.push_back(block);
+    if (seeded(Fault::kBlockHandedOutTwice)) free_.push_back(block);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/seeded_fault.h"
 #include "sampling/logit_processors.h"
 #include "sampling/logprobs.h"
 #include "sampling/philox.h"
@@ -81,7 +82,7 @@ int32_t draw(std::span<const uint32_t> keys, const SampleRequest& request, uint3
     const uint64_t least = least_weight(params.min_p);
     std::erase_if(candidates, [least](const Candidate& candidate) { return candidate.weight < least; });
   }
-  const uint64_t random = token_draw(request.seed, request.choice, request.position);
+  const uint64_t random = token_draw(seeded(Fault::kSeedIgnored) ? 0 : request.seed, request.choice, request.position);
   return candidate_at(candidates, multiply_high(random, sum_of_weights(candidates)));
 }
 

@@ -6,6 +6,7 @@
 
 #include "engine/twin.h"
 #include "kipp_checkpoints.h"
+#include "sampling/sampler.h"
 
 namespace kipp {
 namespace {
@@ -226,6 +227,23 @@ TEST_F(SessionTest, TheDrawDependsOnThePositionAlone) {
     const auto b = pieces.sample(request_of(hot, 999, seed));  // the session sets it itself
     ASSERT_TRUE(a && b);
     EXPECT_EQ(a->id, b->id);
+  }
+}
+
+// Almost every token is as likely as the next: another position, or padding rows among the candidates, draw another id.
+TEST_F(SessionTest, ADrawIsThatOfTheLogitsAtTheLengthOverTheGenuineTokens) {
+  const SamplingParams hot = with_temperature(100.0F);
+  Session session = new_session();
+  for (const size_t length : {1U, 32U, 33U}) {
+    const auto held = static_cast<size_t>(session.length());
+    ASSERT_TRUE(session.append(part(held, length - held)));
+    for (uint64_t seed = 0; seed < 5; ++seed) {
+      const auto drawn = session.sample(request_of(hot, 0, seed));
+      const auto expected =
+          sample_token(expected_[length - 1], request_of(hot, static_cast<int32_t>(length), seed), kNumTokens);
+      ASSERT_TRUE(drawn && expected);
+      EXPECT_EQ(drawn->id, expected->id) << "length " << length << " seed " << seed;
+    }
   }
 }
 

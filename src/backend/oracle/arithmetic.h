@@ -7,6 +7,7 @@
 
 #include "base/bf16.h"
 #include "base/portable_math.h"
+#include "base/seeded_fault.h"
 
 namespace kipp::oracle {
 
@@ -48,6 +49,7 @@ inline void add_products(LaneSum& sum, const Element* a, const float* b, int32_t
       local.lanes[l] += widen(a[i + l]) * b[i + l];
     }
   }
+  if (seeded(Fault::kDroppedTailLanes)) count = i;
   for (int32_t l = 0; i + l < count; ++l) {
     local.lanes[l] += widen(a[i + l]) * b[i + l];
   }

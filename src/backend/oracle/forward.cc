@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/seeded_fault.h"
+
 namespace kipp::oracle {
 namespace {
 
@@ -19,8 +21,11 @@ struct Pass {
 void fill_positions(const Pass& pass) {
   int32_t* position = pass.w.positions.data();
   for (const Span& span : pass.input.spans) {
+    int32_t first_position = span.first_position;
+    if (seeded(Fault::kRopeOffByOne)) ++first_position;
+    if (seeded(Fault::kRopeChunkRelative)) first_position = 0;
     for (int32_t t = 0; t < span.num_tokens; ++t) {
-      *position++ = span.first_position + t;
+      *position++ = first_position + t;
     }
   }
 }
@@ -91,7 +96,8 @@ void attention_block(const Pass& pass, const Layer& layer, const KvLayerView& kv
   pass.ops.matmul(layer.key_projection, w.normed.data(), w.key.data(), num_tokens);
   pass.ops.matmul(layer.value_projection, w.normed.data(), w.value.data(), num_tokens);
   norm_and_rotate(pass, w.query.data(), layer.query_norm, pass.dims.num_query_heads);
-  norm_and_rotate(pass, w.key.data(), layer.key_norm, pass.dims.num_kv_heads);
+  const uint16_t* key_norm = seeded(Fault::kKeyNormSwapped) ? layer.query_norm : layer.key_norm;
+  norm_and_rotate(pass, w.key.data(), key_norm, pass.dims.num_kv_heads);
   paged_attention(pass, kv);
   pass.ops.matmul(layer.output_projection, w.attended.data(), w.delta.data(), num_tokens);
   pass.ops.residual_add({w.residual.data(), w.delta.data(), int64_t{num_tokens} * pass.dims.hidden});

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/bf16.h"
+#include "base/seeded_fault.h"
 
 namespace kipp::oracle {
 namespace {
@@ -38,6 +39,7 @@ Result<KvStorage> KvStorage::create(const Dimensions& dimensions, int32_t num_bl
 }
 
 KvLayerView KvStorage::layer(int32_t layer) {
+  if (seeded(Fault::kKvLayersShared)) layer = 0;
   const size_t layer_bytes = block_bytes_ / static_cast<size_t>(num_layers_);
   return {.blocks = memory_.data() + static_cast<size_t>(layer) * layer_bytes,
           .block_stride_bytes = static_cast<ptrdiff_t>(block_bytes_),
@@ -65,9 +67,10 @@ Result<void> KvStorage::copy(std::span<const int32_t> from, std::span<const int3
                         fmt::format("copying KV blocks: block {} is a source and a target", to[i]));
     }
   }
+  const size_t num_bytes = seeded(Fault::kBlockCopyHalf) ? block_bytes_ / 2 : block_bytes_;
   for (size_t i = 0; i < from.size(); ++i) {
     std::memcpy(memory_.data() + static_cast<size_t>(to[i]) * block_bytes_,
-                memory_.data() + static_cast<size_t>(from[i]) * block_bytes_, block_bytes_);
+                memory_.data() + static_cast<size_t>(from[i]) * block_bytes_, num_bytes);
   }
   return {};
 }

@@ -16,6 +16,7 @@
 #include "backend/oracle/stateless.h"
 #include "backend/validate_batch.h"
 #include "base/machine.h"
+#include "base/seeded_fault.h"
 #include "sampling/sampler.h"
 
 namespace kipp {
@@ -148,6 +149,7 @@ Result<void> OracleBackend::resolve_tokens(std::span<const TokenRef> tokens) {
 }
 
 std::span<const float> OracleBackend::row_of_logits(int32_t row) const {
+  if (seeded(Fault::kHeadRowsSwapped)) row = latest_.num_rows - 1 - row;
   const auto vocab = static_cast<size_t>(loaded_->model.dimensions.vocab);
   return loaded_->workspace.logits.span().subspan(static_cast<size_t>(row) * vocab, vocab);
 }

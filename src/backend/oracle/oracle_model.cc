@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "base/seeded_fault.h"
+
 namespace kipp::oracle {
 namespace {
 
@@ -15,6 +17,7 @@ const uint16_t* bind_bf16(const ModelFile& file, const WeightView& view) {
 }
 
 Layer bind_layer(const ModelFile& file, const LayerWeights& weights) {
+  const bool swapped = seeded(Fault::kGateUpSwapped);
   return {.attention_norm = bind_bf16(file, weights.attention_norm),
           .query_projection = bind_matrix(file, weights.query_projection),
           .key_projection = bind_matrix(file, weights.key_projection),
@@ -23,8 +26,8 @@ Layer bind_layer(const ModelFile& file, const LayerWeights& weights) {
           .key_norm = bind_bf16(file, weights.key_norm),
           .output_projection = bind_matrix(file, weights.output_projection),
           .ffn_norm = bind_bf16(file, weights.ffn_norm),
-          .gate_projection = bind_matrix(file, weights.gate_projection),
-          .up_projection = bind_matrix(file, weights.up_projection),
+          .gate_projection = bind_matrix(file, swapped ? weights.up_projection : weights.gate_projection),
+          .up_projection = bind_matrix(file, swapped ? weights.gate_projection : weights.up_projection),
           .down_projection = bind_matrix(file, weights.down_projection)};
 }
 

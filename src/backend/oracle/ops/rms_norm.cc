@@ -3,6 +3,7 @@
 
 #include "backend/oracle/arithmetic.h"
 #include "backend/oracle/ops/operators.h"
+#include "base/seeded_fault.h"
 
 namespace kipp::oracle {
 
@@ -13,7 +14,8 @@ void rms_norm(const RmsNormArgs& args) {
     const float mean_square = dot(x, x, args.columns) / static_cast<float>(args.columns);
     const float scale = 1.0F / std::sqrt(mean_square + args.epsilon);
     for (int32_t c = 0; c < args.columns; ++c) {
-      out[c] = (x[c] * scale) * widen(args.weight[c]);
+      const int32_t channel = seeded(Fault::kNormScaleOffByOne) ? (c + 1) % args.columns : c;
+      out[c] = (x[c] * scale) * widen(args.weight[channel]);
     }
   }
 }
