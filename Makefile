@@ -3,9 +3,10 @@
 # make quickstart CHECKPOINT=qwen3-0.6b   the same with a real checkpoint, downloaded and converted first
 # make test         install, build, lint, and run every test
 # make fuzz         run every fuzzer for FUZZ_SECONDS seconds (60); findings go to build/fuzz/findings
+# make faults       plant known bugs, one at a time: the tests must notice each; rewrites docs/seeded-faults.md
 # make bench        run the benchmarks and print them; BENCH=--record keeps them in bench/results
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo checkpoint quickstart test lint bench asan tsan fuzz clean
+.PHONY: help setup build demo checkpoint quickstart test lint bench asan tsan fuzz faults clean
 
 CHECKPOINT ?= kipp-demo
 PYTHON := .venv/bin/python
@@ -73,6 +74,12 @@ tsan:
 fuzz:
 	@scripts/setup.sh sanitize
 	@scripts/fuzz.sh
+
+faults:
+	@scripts/setup.sh test
+	@cmake --preset faults -DKIPP_BUILD_TESTS=ON
+	@cmake --build --preset faults -j $(JOBS)
+	@$(PYTHON) -m tools.run_seeded_faults
 
 bench: demo
 	@scripts/setup.sh bench
