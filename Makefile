@@ -3,10 +3,11 @@
 # make quickstart CHECKPOINT=qwen3-0.6b   the same with a real checkpoint, downloaded and converted first
 # make test         install, build, lint, and run every test
 # make fuzz         run every fuzzer for FUZZ_SECONDS seconds (60); findings go to build/fuzz/findings
+# make faults       plant known bugs, one at a time: the tests must notice each; rewrites docs/seeded-faults.md
 # make bench        run the benchmarks and print them; BENCH=--record keeps them in bench/results
 # make interchange   build llama.cpp, and compare Kipp with it and with the gguf package (docs/interchange.md); takes long
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo checkpoint quickstart test lint bench asan tsan fuzz interchange clean
+.PHONY: help setup build demo checkpoint quickstart test lint bench asan tsan fuzz faults interchange clean
 
 CHECKPOINT ?= kipp-demo
 PYTHON := .venv/bin/python
@@ -74,6 +75,12 @@ tsan:
 fuzz:
 	@scripts/setup.sh sanitize
 	@scripts/fuzz.sh
+
+faults:
+	@scripts/setup.sh test
+	@cmake --preset faults -DKIPP_BUILD_TESTS=ON
+	@cmake --build --preset faults -j $(JOBS)
+	@$(PYTHON) -m tools.run_seeded_faults
 
 bench: demo
 	@scripts/setup.sh bench

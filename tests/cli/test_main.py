@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from kipp_process import FAILURE, MODEL, OK, OUTPUT_CLOSED, USAGE, Kipp
 
+from tools.run_seeded_faults import known_faults
+
 COMMANDS = [
     "run", "chat", "inspect", "checkpoints", "completions", "manual", "tokenize", "detokenize", "render", "ppl", "gates"
 ]
@@ -23,6 +25,12 @@ def test_version_names_commit_and_backends(bare: Kipp) -> None:
     assert done.returncode == OK
     assert re.match(r"kipp \d+\.\d+\.\d+\ncommit: ([0-9a-f]{12}(-dirty)?|unknown)\nbuild: .+\n", done.stdout.decode())
     assert re.search(r"^backends: .*\boracle\b", done.stdout.decode(), re.MULTILINE)
+
+
+def test_the_binary_has_no_seeded_faults(binary: Path) -> None:
+    data = binary.read_bytes()
+    found = [fault.name for fault in known_faults() if fault.name.encode() in data]
+    assert not found and b"KIPP_SEEDED_FAULT" not in data
 
 
 def test_help_lists_every_command(bare: Kipp) -> None:
