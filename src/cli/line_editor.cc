@@ -235,6 +235,7 @@ LineEditor::Outcome LineEditor::read(const std::string& prompt, std::string& lin
   const HeldSignals held;
   impl_->prompt = to_wide(prompt);
   impl_->pending.clear();
+  el_wset(impl_->editor, EL_PREP_TERM, 1);  // before the prompt invites somebody to type
   int count = 0;
   const wchar_t* text = el_wgets(impl_->editor, &count);
   if (text != nullptr && count > 0) {

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def shell_output(arguments: list[str], **variables: str) -> str:
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60,
-                          env=os.environ | {"HOME": "/nonexistent"} | variables)
+    with tempfile.TemporaryDirectory() as home:  # fish makes folders in it
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60,
+                              env=os.environ | {"HOME": home} | variables)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
