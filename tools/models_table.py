@@ -17,6 +17,7 @@ if __package__ in (None, ""):  # run as a script: the package is one folder up
 from tools.atomic_file import write_file
 from tools.checkpoints import CHECKPOINTS
 from tools.command import run_command
+from tools.marked_block import replace_block
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "MODELS.md"
@@ -80,9 +81,7 @@ def table() -> str:
 
 
 def updated(document: str) -> str:
-    head, _, rest = document.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n{table()}\n{END}{tail}"
+    return replace_block(document, BEGIN, END, table())
 
 
 def main() -> int:

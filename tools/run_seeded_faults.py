@@ -26,6 +26,7 @@ if __package__ in (None, ""):  # run as a script: the package is one folder up
 from tools.atomic_file import write_file
 from tools.command import run_command
 from tools.errors import ToolError
+from tools.marked_block import replace_block
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADER = ROOT / "src" / "base" / "seeded_fault.h"
@@ -224,11 +225,10 @@ def table(results: list[Result]) -> str:
 
 
 def updated(document: str, content: str) -> str:
-    head, begin, rest = document.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ToolError(f"{DOCUMENT}: expected the lines {BEGIN} and {END}")
-    return f"{head}{BEGIN}\n{content}\n{END}{tail}"
+    try:
+        return replace_block(document, BEGIN, END, content)
+    except ToolError as error:
+        raise ToolError(f"{DOCUMENT}: {error}") from None
 
 
 def chosen(names: list[str]) -> list[Fault]:

@@ -5,33 +5,17 @@
 #include <csignal>
 #include <utility>
 
+#include "base/blocked_signals.h"
 #include "base/check.h"
 
 namespace kipp {
-namespace {
-
-// Threads made while it lives take no signals: those are for the program's own threads, whose waits they must end.
-class SignalsHeld {
- public:
-  SignalsHeld() {
-    sigset_t all;
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeld(const SignalsHeld&) = delete;
-  SignalsHeld& operator=(const SignalsHeld&) = delete;
-
- private:
-  sigset_t before_;
-};
-
-}  // namespace
-
 ThreadPool::ThreadPool(int32_t num_threads) {
   KIPP_CHECK(num_threads >= 1);
   workers_.reserve(static_cast<size_t>(num_threads - 1));
-  const SignalsHeld held;
+  // Workers take no signals: those are for the program's own threads, whose waits they must end.
+  sigset_t all;
+  sigfillset(&all);
+  const BlockedSignals blocked(all);
   try {
     for (int32_t i = 1; i < num_threads; ++i) {
       workers_.emplace_back([this] { work(); });

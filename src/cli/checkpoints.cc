@@ -96,8 +96,7 @@ ExitCode checkpoints(const CheckpointsFlags& flags) {
     const auto entry = [&](const Checkpoint& checkpoint) { return entry_json(checkpoint, flags.folder); };
     text = write_json(array_json(kCheckpoints, entry)) + "\n";
   }
-  const auto written = standard_output().write(text);
-  return written ? ExitCode::kOk : fail(ExitCode::kFailure, written.error());
+  return print_result(text);
 }
 
 constexpr std::string_view kExamples =

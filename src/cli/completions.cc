@@ -87,8 +87,7 @@ ExitCode print(const CLI::App& app, const std::string& shell) {
   const std::string text = shell == "bash"  ? bash_completions(commands)
                            : shell == "zsh" ? zsh_completions(commands)
                                             : fish_completions(commands);
-  const auto written = standard_output().write(text);
-  return written ? ExitCode::kOk : fail(ExitCode::kFailure, written.error());
+  return print_result(text);
 }
 
 constexpr std::string_view kExamples =

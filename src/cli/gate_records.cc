@@ -27,10 +27,6 @@ Json text(std::string_view value) {
 
 }  // namespace
 
-std::span<const GateRecord> gate_records() {
-  return kRecords;
-}
-
 std::vector<GateRecord> records_of(std::string_view checkpoint) {
   return records_where([&](const GateRecord& record) { return record.checkpoint == checkpoint; });
 }

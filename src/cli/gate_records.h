@@ -1,7 +1,6 @@
 // The gate records of this version (bench/results/gates-*.json), compiled in.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,7 +24,6 @@ struct GateRecord {
   bool synthetic;           // a twin proves the engine, not the checkpoint
 };
 
-std::span<const GateRecord> gate_records();
 std::vector<GateRecord> records_of(std::string_view checkpoint);
 std::vector<GateRecord> records_of_artifact(const std::string& header_sha256);
 

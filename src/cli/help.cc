@@ -9,26 +9,17 @@
 #include "kipp/version.h"
 
 namespace kipp::cli {
-namespace {
-
-constexpr std::string_view kExitCodes =
-    "Exit codes:\n"
-    "  0    success\n"
-    "  1    failed: unusable input, a failed JSON line, a gate that is not green, a failed write\n"
-    "  2    wrong command line\n"
-    "  3    the model is missing, broken, refused or does not fit\n"
-    "  130  interrupted (Ctrl-C)\n"
-    "  141  standard output was closed by its reader\n";
-
-}  // namespace
-
 std::string version_text() {
   return fmt::format("kipp {}\ncommit: {}\nbuild: {}, {}\nbackends: {}\nweight schemes: bf16", kVersion, kBuildCommit,
                      kBuildCompiler, kBuildType, fmt::join(available_backends(), ", "));
 }
 
 std::string help_footer(std::string_view examples) {
-  return fmt::format("Examples:\n{}\n{}", examples, kExitCodes);
+  std::string text = fmt::format("Examples:\n{}\nExit codes:\n", examples);
+  for (const ExitCodeEntry& entry : kExitCodes) {
+    text += fmt::format("  {:<3}  {}\n", static_cast<int>(entry.code), entry.meaning);
+  }
+  return text;
 }
 
 }  // namespace kipp::cli

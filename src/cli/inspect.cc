@@ -199,8 +199,7 @@ ExitCode inspect(const InspectFlags& flags) {
     return ExitCode::kInterrupted;
   }
   const std::string text = flags.json ? write_json(report_json(*file, facts)) + "\n" : report(*file, facts);
-  const auto written = standard_output().write(text);
-  return written ? ExitCode::kOk : fail(ExitCode::kFailure, written.error());
+  return print_result(text);
 }
 
 constexpr std::string_view kExamples =

@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "base/blocked_signals.h"
 #include "cli/interrupt.h"
 #include "tokenizer/utf8.h"
 
@@ -65,28 +66,16 @@ void handle_signals() {
 }
 
 // The signals that may come while nobody waits are held back until the next wait, so that none is missed.
+constexpr std::array kWaitedSignals = {SIGINT, SIGCONT, SIGWINCH};
+
 sigset_t waited_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGCONT, SIGWINCH}) {
+  for (const int signal : kWaitedSignals) {
     sigaddset(&set, signal);
   }
   return set;
 }
-
-class HeldSignals {
- public:
-  HeldSignals() {
-    const sigset_t held = waited_signals();
-    static_cast<void>(::sigprocmask(SIG_BLOCK, &held, &before_));
-  }
-  ~HeldSignals() { static_cast<void>(::sigprocmask(SIG_SETMASK, &before_, nullptr)); }
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 // What a signal asks the editor to do. Returns false after Ctrl-C.
 bool after_signal(EditLine* editor) {
@@ -106,7 +95,7 @@ bool after_signal(EditLine* editor) {
 int read_byte(EditLine* editor, char& byte) {
   sigset_t open_mask;
   static_cast<void>(::sigprocmask(SIG_BLOCK, nullptr, &open_mask));
-  for (const int signal : {SIGINT, SIGCONT, SIGWINCH}) {
+  for (const int signal : kWaitedSignals) {
     sigdelset(&open_mask, signal);
   }
   for (;;) {
@@ -232,7 +221,7 @@ Result<LineEditor> LineEditor::create(const std::filesystem::path& history) {
 }
 
 LineEditor::Outcome LineEditor::read(const std::string& prompt, std::string& line) {
-  const HeldSignals held;
+  const BlockedSignals held(waited_signals());
   impl_->prompt = to_wide(prompt);
   impl_->pending.clear();
   el_wset(impl_->editor, EL_PREP_TERM, 1);  // before the prompt invites somebody to type

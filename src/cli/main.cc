@@ -74,8 +74,7 @@ ExitCode report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
     std::ostringstream text;
     app.exit(error, text, text);
-    const auto written = kipp::cli::standard_output().write(text.str());
-    return written ? ExitCode::kOk : kipp::cli::fail(ExitCode::kFailure, written.error());
+    return kipp::cli::print_result(text.str());
   }
   const bool has_command = !app.get_subcommands().empty();
   const std::string command = has_command ? " " + app.get_subcommands().front()->get_name() : "";

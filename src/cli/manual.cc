@@ -1,4 +1,5 @@
 // `kipp manual`: the manual page, from the same table as --help.
+#include <cctype>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -70,14 +71,17 @@ std::string command_text(const CommandEntry& command) {
   return text + examples_text(command);
 }
 
+std::string exit_status_text() {
+  std::string text = ".SH EXIT STATUS\n";
+  for (const ExitCodeEntry& entry : kExitCodes) {
+    std::string meaning(entry.meaning);
+    meaning.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(meaning.front())));
+    text += fmt::format(".TP\n{}\n{}.\n", static_cast<int>(entry.code), roff(meaning));
+  }
+  return text;
+}
+
 constexpr std::string_view kEnd =
-    ".SH EXIT STATUS\n"
-    ".TP\n0\nSuccess.\n"
-    ".TP\n1\nFailed: unusable input, a failed JSON line, a gate that is not green, a failed write.\n"
-    ".TP\n2\nWrong command line.\n"
-    ".TP\n3\nThe model is missing, broken, refused or does not fit.\n"
-    ".TP\n130\nInterrupted (Ctrl\\-C).\n"
-    ".TP\n141\nStandard output was closed by its reader.\n"
     ".SH ENVIRONMENT\n"
     ".TP\n\\fBKIPP_MODEL\\fR\nThe model, where \\fB\\-\\-model\\fR is not given.\n"
     ".TP\n\\fBKIPP_MODELS\\fR\nThe models folder, where \\fB\\-\\-models\\fR is not given.\n"
@@ -89,8 +93,7 @@ constexpr std::string_view kEnd =
     ".TP\n\\fI~/.editrc\\fR\nKeys of the line editor in \\fBkipp chat\\fR; see \\fBeditrc\\fR(5).\n";
 
 ExitCode print(const CLI::App& app) {
-  const auto written = standard_output().write(manual_page(command_table(app)));
-  return written ? ExitCode::kOk : fail(ExitCode::kFailure, written.error());
+  return print_result(manual_page(command_table(app)));
 }
 
 }  // namespace
@@ -109,7 +112,7 @@ std::string manual_page(const std::vector<CommandEntry>& commands) {
   for (const CommandEntry& command : commands) {
     text += command_text(command);
   }
-  return text + std::string(kEnd);
+  return text + exit_status_text() + std::string(kEnd);
 }
 
 void add_manual_command(CLI::App& app, ExitCode& exit_code) {

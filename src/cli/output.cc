@@ -53,6 +53,11 @@ ExitCode fail(ExitCode code, const Error& error) {
   return code;
 }
 
+ExitCode print_result(std::string_view text) {
+  const Result<void> written = standard_output().write(text);
+  return written ? ExitCode::kOk : fail(ExitCode::kFailure, written.error());
+}
+
 void print_message(std::string_view text) {
   static_cast<void>(write_all(STDERR_FILENO, text));
 }

@@ -32,6 +32,9 @@ Output& standard_output();
 // returns kOutputClosed instead.
 ExitCode fail(ExitCode code, const Error& error);
 
+// Writes a command's result, all there is to do: kOk, or what fail(kFailure) says of the error.
+ExitCode print_result(std::string_view text);
+
 // Writes text to standard error; failures are ignored (there is nowhere left to report them).
 void print_message(std::string_view text);
 

@@ -15,7 +15,6 @@ bool use_colours(int descriptor);
 size_t terminal_width(int descriptor);
 
 // SGR sequences (ECMA-48).
-inline constexpr std::string_view kBold = "\x1b[1m";
 inline constexpr std::string_view kDim = "\x1b[2m";
 inline constexpr std::string_view kCyan = "\x1b[36m";
 inline constexpr std::string_view kReset = "\x1b[0m";
