@@ -14,6 +14,7 @@
 
 #include "gguf/model_file.h"
 #include "kipp/error.h"
+#include "kipp/precision.h"
 #include "kipp/sampling.h"
 #include "model/operators.h"
 
@@ -126,6 +127,7 @@ struct BackendOptions {
   int32_t device = 0;
   // Test switch of the numerics contract: false keeps K and V in FP32, to show what their BF16 rounding costs.
   bool round_kv = true;
+  Precision precision = Precision::kDefault;
 };
 
 // Finds a backend by name: linked in, or (CUDA) a shared library at run time. Errors: kNotFound naming what this build

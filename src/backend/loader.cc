@@ -5,6 +5,7 @@
 #include <array>
 
 #include "backend/backend.h"
+#include "backend/cpu/cpu_backend.h"
 #include "backend/oracle/oracle_backend.h"
 
 namespace kipp {
@@ -16,6 +17,7 @@ struct BackendEntry {
 };
 
 constexpr std::array kLinkedIn = {
+    BackendEntry{"cpu", create_cpu_backend},
     BackendEntry{"oracle", create_oracle_backend},
 };
 

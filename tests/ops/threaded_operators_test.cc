@@ -60,11 +60,14 @@ TEST(ThreadedOperatorsTest, Matmul) {
   for (const int32_t num_tokens : {1, 13}) {
     const auto weight = draw.bf16(1003 * 517);
     const auto x = draw.floats(static_cast<size_t>(num_tokens) * 517);
-    const Matrix matrix{reinterpret_cast<const std::byte*>(weight.data()), WeightType::kBf16, 1003, 517};
+    const host::Matrix matrix{reinterpret_cast<const std::byte*>(weight.data()), WeightType::kBf16, 1003, 517};
     expect_same_bits(
         static_cast<size_t>(num_tokens) * 1003,
         [&](float* out) { matmul({matrix.data, matrix.type, x.data(), out, num_tokens, 1003, 517, 1003}); },
-        [&](ThreadedOperators& ops, float* out) { ops.matmul(matrix, x.data(), out, num_tokens); });
+        [&](ThreadedOperators& ops, float* out) {
+          const host::Product product{&matrix, out};
+          ops.matmul({&product, 1}, x.data(), num_tokens);
+        });
   }
 }
 

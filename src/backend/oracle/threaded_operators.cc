@@ -59,7 +59,13 @@ void ThreadedOperators::rms_norm(const RmsNormArgs& args) {
   });
 }
 
-void ThreadedOperators::matmul(const Matrix& weight, const float* x, float* out, int32_t num_tokens) {
+void ThreadedOperators::matmul(std::span<const host::Product> products, const float* x, int32_t num_tokens) {
+  for (const host::Product& product : products) {
+    matmul(*product.weight, x, product.out, num_tokens);
+  }
+}
+
+void ThreadedOperators::matmul(const host::Matrix& weight, const float* x, float* out, int32_t num_tokens) {
   const int64_t cost = int64_t{weight.columns} * num_tokens;
   for_each(matmul_class(weight.type), weight.rows, cost, [&](int64_t begin, int64_t end) {
     oracle::matmul({.weight = weight.data + begin * weight_row_bytes(weight.type, weight.columns),
@@ -102,6 +108,18 @@ void ThreadedOperators::attention(const AttentionArgs& args) {
            });
 }
 
+void ThreadedOperators::stateless_attention(const host::StatelessAttentionArgs& args) {
+  const int64_t cost = 4 * int64_t{args.num_tokens} * args.head_dim;
+  for_each("stateless_attention", int64_t{args.num_tokens} * args.num_query_heads, cost,
+           [&](int64_t begin, int64_t end) {
+             std::vector<float> scratch(attention_scratch(args.num_tokens, args.head_dim));
+             for (int64_t i = begin; i < end; ++i) {
+               oracle::stateless_attention_row(args, static_cast<int32_t>(i / args.num_query_heads),
+                                               static_cast<int32_t>(i % args.num_query_heads), scratch);
+             }
+           });
+}
+
 void ThreadedOperators::swiglu(const SwigluArgs& args) {
   for_each("swiglu", args.count, 32, [&](int64_t begin, int64_t end) {
     oracle::swiglu({args.gate + begin, args.up + begin, args.out + begin, end - begin});
@@ -111,6 +129,10 @@ void ThreadedOperators::swiglu(const SwigluArgs& args) {
 void ThreadedOperators::residual_add(const ResidualAddArgs& args) {
   for_each("residual_add", args.count, 1,
            [&](int64_t begin, int64_t end) { oracle::residual_add({args.x + begin, args.y + begin, end - begin}); });
+}
+
+const OperatorTable& ThreadedOperators::table() const {
+  return operator_table();
 }
 
 Report ThreadedOperators::report() const {

@@ -4,34 +4,39 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 
 #include "backend/backend.h"
-#include "backend/oracle/oracle_model.h"
+#include "backend/host/operators.h"
 #include "base/thread_pool.h"
 #include "model/operators.h"
 
 namespace kipp::oracle {
 
-class ThreadedOperators {
+class ThreadedOperators final : public host::Operators {
  public:
   explicit ThreadedOperators(int32_t num_threads) : threads_(num_threads) {}
 
-  void embedding(const EmbeddingArgs& args);                                          // split by token
-  void rms_norm(const RmsNormArgs& args);                                             // by row
-  void matmul(const Matrix& weight, const float* x, float* out, int32_t num_tokens);  // by output feature
-  void rope(const RopeArgs& args);                                                    // by token
-  void kv_write(const KvWriteArgs& args);                                             // not split
-  void attention(const AttentionArgs& args);                                          // by token and query head
-  void swiglu(const SwigluArgs& args);                                                // by element
-  void residual_add(const ResidualAddArgs& args);                                     // by element
-  // For what is not an operator of the table too: counted under `name`, one of counts_, items of about `item_cost`
-  // operations each.
-  void for_each(const char* name, int64_t count, int64_t item_cost, const ThreadPool::Body& body);
+  void begin_step(std::span<const int32_t> /*positions*/, const Dimensions& /*dimensions*/) override {}
+  void embedding(const EmbeddingArgs& args) override;                                                 // split by token
+  void rms_norm(const RmsNormArgs& args) override;                                                    // by row
+  void matmul(std::span<const host::Product> products, const float* x, int32_t num_tokens) override;  // output feature
+  void rope(const RopeArgs& args) override;                                                           // by token
+  void kv_write(const KvWriteArgs& args) override;                                                    // not split
+  void attention(const AttentionArgs& args) override;  // by token and query head
+  void stateless_attention(const host::StatelessAttentionArgs& args) override;
+  void swiglu(const SwigluArgs& args) override;             // by element
+  void residual_add(const ResidualAddArgs& args) override;  // by element
 
-  Report report() const;
+  Report report() const override;
+  const OperatorTable& table() const override;
 
  private:
+  // Counted under `name`, one of counts_; items of about `item_cost` operations each.
+  void for_each(const char* name, int64_t count, int64_t item_cost, const ThreadPool::Body& body);
+  void matmul(const host::Matrix& weight, const float* x, float* out, int32_t num_tokens);
+
   ThreadPool threads_;
   // Every kernel class that the oracle has, with how often it ran.
   std::map<std::string, uint64_t, std::less<>> counts_ = {

@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "backend/host/operators.h"
 #include "model/operators.h"
 
 namespace kipp::oracle {
@@ -20,6 +21,10 @@ void residual_add(const ResidualAddArgs& args);
 void attention_row(const AttentionArgs& args, int32_t token, int32_t query_head, std::span<float> scratch);
 // Floats that rows at positions below `end` need: a score a position, and 16 lanes of the output.
 size_t attention_scratch(int32_t end, int32_t head_dim);
+
+// One (token, query head); the same scratch.
+void stateless_attention_row(const host::StatelessAttentionArgs& args, int32_t token, int32_t query_head,
+                             std::span<float> scratch);
 
 const OperatorTable& operator_table();
 

@@ -1,16 +1,13 @@
 // The forward pass once more, as for a prompt that arrives whole: token t is at position t, K and V are plain arrays.
-#include "backend/oracle/stateless.h"
+#include "backend/host/stateless.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
-#include <vector>
 
-#include "backend/oracle/arithmetic.h"
-#include "backend/oracle/workspace.h"
+#include "backend/host/workspace.h"
 #include "base/bf16.h"
 
-namespace kipp::oracle {
+namespace kipp::host {
 namespace {
 
 constexpr int32_t kHeadTile = 32;  // rows whose logits are computed together: 19 MiB
@@ -20,7 +17,7 @@ struct Prompt {
   std::span<const int32_t> tokens;
   bool round_kv;
   Workspace& w;
-  ThreadedOperators& ops;
+  Operators& ops;
 
   int32_t length() const { return static_cast<int32_t>(tokens.size()); }
   std::span<const float> rows(const AlignedBuffer<float>& buffer, int32_t width) const {
@@ -48,41 +45,9 @@ void rotate(const Prompt& prompt, float* heads, int32_t num_heads) {
                    .theta = prompt.dims.rope_theta});
 }
 
-// One query vector against rows 0 … last of its KV head; the rows of a head are kv_width apart.
-void attend(const Prompt& prompt, int32_t last, int32_t query_head, std::vector<float>& weights,
-            std::vector<float>& lanes) {
-  const Dimensions& dims = prompt.dims;
-  const int32_t group = dims.num_query_heads / dims.num_kv_heads;
-  const float* keys = prompt.w.key.data() + query_head / group * dims.head_dim;
-  const float* values = prompt.w.value.data() + query_head / group * dims.head_dim;
-  const ptrdiff_t row = ptrdiff_t{last} * dims.query_width() + query_head * dims.head_dim;
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dims.head_dim)));
-
-  weights.resize(static_cast<size_t>(last) + 1);
-  for (int32_t j = 0; j <= last; ++j) {
-    const float* key = keys + ptrdiff_t{j} * dims.kv_width();
-    weights[static_cast<size_t>(j)] = dot(key, prompt.w.query.data() + row, dims.head_dim) * scale;
-  }
-  softmax(weights);
-  WeightedSum sum(lanes.data(), dims.head_dim);
-  for (int32_t j = 0; j <= last; ++j) {
-    sum.add(j, weights[static_cast<size_t>(j)], values + ptrdiff_t{j} * dims.kv_width());
-  }
-  sum.store(prompt.w.attended.data() + row);
-}
-
-void contiguous_attention(const Prompt& prompt) {
-  const Dimensions& dims = prompt.dims;
-  const int64_t cost = 4 * int64_t{prompt.length()} * dims.head_dim;
-  const int64_t count = int64_t{prompt.length()} * dims.num_query_heads;
-  prompt.ops.for_each("stateless_attention", count, cost, [&](int64_t begin, int64_t end) {
-    std::vector<float> weights;
-    std::vector<float> lanes(static_cast<size_t>(kLanes * dims.head_dim));
-    for (int64_t i = begin; i < end; ++i) {
-      attend(prompt, static_cast<int32_t>(i / dims.num_query_heads), static_cast<int32_t>(i % dims.num_query_heads),
-             weights, lanes);
-    }
-  });
+void matmul(const Prompt& prompt, const Matrix& weight, const float* x, float* out, int32_t num_rows) {
+  const Product product{&weight, out};
+  prompt.ops.matmul({&product, 1}, x, num_rows);
 }
 
 void attention_block(const Prompt& prompt, const Layer& layer) {
@@ -90,9 +55,9 @@ void attention_block(const Prompt& prompt, const Layer& layer) {
   const Dimensions& dims = prompt.dims;
   const int32_t length = prompt.length();
   norm(prompt, w.residual.data(), layer.attention_norm, w.normed.data(), length, dims.hidden);
-  prompt.ops.matmul(layer.query_projection, w.normed.data(), w.query.data(), length);
-  prompt.ops.matmul(layer.key_projection, w.normed.data(), w.key.data(), length);
-  prompt.ops.matmul(layer.value_projection, w.normed.data(), w.value.data(), length);
+  matmul(prompt, layer.query_projection, w.normed.data(), w.query.data(), length);
+  matmul(prompt, layer.key_projection, w.normed.data(), w.key.data(), length);
+  matmul(prompt, layer.value_projection, w.normed.data(), w.value.data(), length);
   norm(prompt, w.query.data(), layer.query_norm, w.query.data(), length * dims.num_query_heads, dims.head_dim);
   norm(prompt, w.key.data(), layer.key_norm, w.key.data(), length * dims.num_kv_heads, dims.head_dim);
   rotate(prompt, w.query.data(), dims.num_query_heads);
@@ -102,8 +67,15 @@ void attention_block(const Prompt& prompt, const Layer& layer) {
     std::transform(w.key.data(), w.key.data() + count, w.key.data(), round_to_bf16);
     std::transform(w.value.data(), w.value.data() + count, w.value.data(), round_to_bf16);
   }
-  contiguous_attention(prompt);
-  prompt.ops.matmul(layer.output_projection, w.attended.data(), w.delta.data(), length);
+  prompt.ops.stateless_attention({.q = w.query.data(),
+                                  .k = w.key.data(),
+                                  .v = w.value.data(),
+                                  .out = w.attended.data(),
+                                  .num_tokens = length,
+                                  .num_query_heads = dims.num_query_heads,
+                                  .num_kv_heads = dims.num_kv_heads,
+                                  .head_dim = dims.head_dim});
+  matmul(prompt, layer.output_projection, w.attended.data(), w.delta.data(), length);
   prompt.ops.residual_add({w.residual.data(), w.delta.data(), int64_t{length} * dims.hidden});
 }
 
@@ -111,19 +83,19 @@ void ffn_block(const Prompt& prompt, const Layer& layer) {
   Workspace& w = prompt.w;
   const int32_t length = prompt.length();
   norm(prompt, w.residual.data(), layer.ffn_norm, w.normed.data(), length, prompt.dims.hidden);
-  prompt.ops.matmul(layer.gate_projection, w.normed.data(), w.gate.data(), length);
-  prompt.ops.matmul(layer.up_projection, w.normed.data(), w.up.data(), length);
+  matmul(prompt, layer.gate_projection, w.normed.data(), w.gate.data(), length);
+  matmul(prompt, layer.up_projection, w.normed.data(), w.up.data(), length);
   prompt.ops.swiglu({w.gate.data(), w.up.data(), w.gate.data(), int64_t{length} * prompt.dims.ffn});
-  prompt.ops.matmul(layer.down_projection, w.gate.data(), w.delta.data(), length);
+  matmul(prompt, layer.down_projection, w.gate.data(), w.delta.data(), length);
   prompt.ops.residual_add({w.residual.data(), w.delta.data(), int64_t{length} * prompt.dims.hidden});
 }
 
-void show_logits(const Prompt& prompt, const OracleModel& model, const StatelessObserver& observer) {
+void show_logits(const Prompt& prompt, const HostModel& model, const StatelessObserver& observer) {
   const auto vocab = static_cast<size_t>(prompt.dims.vocab);
   for (int32_t row = 0; row < prompt.length(); row += kHeadTile) {
     const int32_t count = std::min(kHeadTile, prompt.length() - row);
     const float* hidden = prompt.w.normed.data() + ptrdiff_t{row} * prompt.dims.hidden;
-    prompt.ops.matmul(model.output_head, hidden, prompt.w.logits.data(), count);
+    matmul(prompt, model.output_head, hidden, prompt.w.logits.data(), count);
     for (int32_t r = 0; r < count; ++r) {
       observer.on_logits(row + r, prompt.w.logits.span().subspan(static_cast<size_t>(r) * vocab, vocab));
     }
@@ -132,8 +104,8 @@ void show_logits(const Prompt& prompt, const OracleModel& model, const Stateless
 
 }  // namespace
 
-Result<void> evaluate_stateless(const OracleModel& model, std::span<const int32_t> tokens, bool round_kv,
-                                ThreadedOperators& ops, const StatelessObserver& observer) {
+Result<void> evaluate_stateless(const HostModel& model, std::span<const int32_t> tokens, bool round_kv, Operators& ops,
+                                const StatelessObserver& observer) {
   const Dimensions& dims = model.dimensions;
   const auto length = static_cast<int32_t>(tokens.size());
   const int32_t head_rows = observer.on_logits ? std::min(length, kHeadTile) : 0;
@@ -146,6 +118,7 @@ Result<void> evaluate_stateless(const OracleModel& model, std::span<const int32_
   };
 
   std::iota(workspace.positions.data(), workspace.positions.data() + length, 0);
+  ops.begin_step({workspace.positions.data(), tokens.size()}, dims);
   ops.embedding({model.token_embedding, tokens.data(), workspace.residual.data(), length, dims.hidden});
   show_residual(-1);
   for (int32_t l = 0; l < dims.num_layers; ++l) {
@@ -163,4 +136,4 @@ Result<void> evaluate_stateless(const OracleModel& model, std::span<const int32_
   return {};
 }
 
-}  // namespace kipp::oracle
+}  // namespace kipp::host

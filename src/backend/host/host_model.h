@@ -1,4 +1,4 @@
-// A model's weights as the oracle reads them: pointers into the mapped artifact.
+// A model's weights in host memory: pointers into the mapped artifact.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include "model/dimensions.h"
 #include "model/weights.h"
 
-namespace kipp::oracle {
+namespace kipp::host {
 
 struct Matrix {
   const std::byte* data;  // rows × columns, stored as `type` says
@@ -33,7 +33,7 @@ struct Layer {
   Matrix down_projection;          // [hidden][ffn]
 };
 
-struct OracleModel {
+struct HostModel {
   Dimensions dimensions;
   const uint16_t* token_embedding;  // [vocab][hidden]
   std::vector<Layer> layers;        // [num_layers]
@@ -41,9 +41,9 @@ struct OracleModel {
   Matrix output_head;               // [vocab][hidden]
 };
 
-// Errors: kUnsupported naming a scheme that the oracle lacks.
+// Errors: kUnsupported naming a scheme that has no operators.
 Result<void> check_scheme(const ModelFile& file);
 // The file must outlive the model.
-Result<OracleModel> bind_weights(const ModelFile& file);
+Result<HostModel> bind_weights(const ModelFile& file);
 
-}  // namespace kipp::oracle
+}  // namespace kipp::host

@@ -1,5 +1,5 @@
-// The oracle's KV pool: [num_blocks][num_layers][k|v][num_kv_heads][32][head_dim], so that a block is its canonical
-// form.
+// The KV pool in host memory: [num_blocks][num_layers][k|v][num_kv_heads][32][head_dim], so that a block is its
+// canonical form.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 #include "model/dimensions.h"
 #include "model/operators.h"
 
-namespace kipp::oracle {
+namespace kipp::host {
 
 class KvStorage {
  public:
@@ -39,4 +39,4 @@ class KvStorage {
   KvType type_ = KvType::kBf16;
 };
 
-}  // namespace kipp::oracle
+}  // namespace kipp::host

@@ -1,11 +1,11 @@
 // Binding of weight views to addresses. ModelFile has checked every offset, size and type against the registry.
-#include "backend/oracle/oracle_model.h"
+#include "backend/host/host_model.h"
 
 #include <fmt/format.h>
 
 #include "base/seeded_fault.h"
 
-namespace kipp::oracle {
+namespace kipp::host {
 namespace {
 
 Matrix bind_matrix(const ModelFile& file, const WeightView& view) {
@@ -43,14 +43,14 @@ Result<void> check_scheme(const ModelFile& file) {
                                                          file.path().string(), scheme_name(file.info().scheme)));
 }
 
-Result<OracleModel> bind_weights(const ModelFile& file) {
+Result<HostModel> bind_weights(const ModelFile& file) {
   KIPP_TRY(check_scheme(file));
   const ModelWeights& weights = file.weights();
-  OracleModel model{.dimensions = file.info().dimensions,
-                    .token_embedding = bind_bf16(file, weights.token_embedding),
-                    .layers = {},
-                    .output_norm = bind_bf16(file, weights.output_norm),
-                    .output_head = bind_matrix(file, weights.output_head)};
+  HostModel model{.dimensions = file.info().dimensions,
+                  .token_embedding = bind_bf16(file, weights.token_embedding),
+                  .layers = {},
+                  .output_norm = bind_bf16(file, weights.output_norm),
+                  .output_head = bind_matrix(file, weights.output_head)};
   model.layers.reserve(weights.layers.size());
   for (const LayerWeights& layer : weights.layers) {
     model.layers.push_back(bind_layer(file, layer));
@@ -58,4 +58,4 @@ Result<OracleModel> bind_weights(const ModelFile& file) {
   return model;
 }
 
-}  // namespace kipp::oracle
+}  // namespace kipp::host

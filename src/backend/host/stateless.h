@@ -6,15 +6,15 @@
 #include <span>
 
 #include "backend/backend.h"
-#include "backend/oracle/oracle_model.h"
-#include "backend/oracle/threaded_operators.h"
+#include "backend/host/host_model.h"
+#include "backend/host/operators.h"
 #include "kipp/error.h"
 
-namespace kipp::oracle {
+namespace kipp::host {
 
 // tokens: at least one, each in [0, vocab). round_kv: K and V are rounded to bf16 as the pool stores them.
 // Errors: kCapacity (no memory for the activations).
-Result<void> evaluate_stateless(const OracleModel& model, std::span<const int32_t> tokens, bool round_kv,
-                                ThreadedOperators& ops, const StatelessObserver& observer);
+Result<void> evaluate_stateless(const HostModel& model, std::span<const int32_t> tokens, bool round_kv, Operators& ops,
+                                const StatelessObserver& observer);
 
-}  // namespace kipp::oracle
+}  // namespace kipp::host

@@ -1,10 +1,10 @@
 // One list of sizes serves the plan and the allocation.
-#include "backend/oracle/workspace.h"
+#include "backend/host/workspace.h"
 
 #include <array>
 #include <utility>
 
-namespace kipp::oracle {
+namespace kipp::host {
 namespace {
 
 using Field = std::pair<AlignedBuffer<float> Workspace::*, size_t>;
@@ -30,7 +30,7 @@ std::array<Field, 12> float_fields(const Dimensions& d, size_t num_tokens, size_
 }  // namespace
 
 Result<Workspace> Workspace::create(const Dimensions& dimensions, int32_t num_tokens, int32_t num_head_rows) {
-  constexpr std::string_view kWhat = "workspace of the oracle";
+  constexpr std::string_view kWhat = "workspace";
   const auto tokens = static_cast<size_t>(num_tokens);
   Workspace workspace;
   KIPP_ASSIGN(workspace.ids, AlignedBuffer<int32_t>::create(tokens, kWhat));
@@ -50,4 +50,4 @@ size_t Workspace::bytes(const Dimensions& dimensions, int32_t num_tokens, int32_
   return bytes;
 }
 
-}  // namespace kipp::oracle
+}  // namespace kipp::host

@@ -1,12 +1,12 @@
 // Qwen3's forward pass, top to bottom: embedding, per layer attention and feed-forward blocks around a residual stream,
-// final norm, output head. Shapes of the buffers: backend/oracle/workspace.h.
-#include "backend/oracle/forward.h"
+// final norm, output head. Shapes of the buffers: backend/host/workspace.h.
+#include "backend/host/forward.h"
 
 #include <algorithm>
 
 #include "base/seeded_fault.h"
 
-namespace kipp::oracle {
+namespace kipp::host {
 namespace {
 
 // All steps of one forward pass share these.
@@ -15,7 +15,7 @@ struct Pass {
   const StepInput& input;
   KvStorage& kv;
   Workspace& w;
-  ThreadedOperators& ops;
+  Operators& ops;
 };
 
 void fill_positions(const Pass& pass) {
@@ -28,6 +28,11 @@ void fill_positions(const Pass& pass) {
       *position++ = first_position + t;
     }
   }
+}
+
+void matmul(const Pass& pass, const Matrix& weight, const float* x, float* out, int32_t num_rows) {
+  const Product product{&weight, out};
+  pass.ops.matmul({&product, 1}, x, num_rows);
 }
 
 // Norm over the hidden width of every row.
@@ -92,14 +97,15 @@ void attention_block(const Pass& pass, const Layer& layer, const KvLayerView& kv
   const int32_t num_tokens = pass.input.num_tokens;
   Workspace& w = pass.w;
   hidden_norm(pass, w.residual.data(), layer.attention_norm, w.normed.data(), num_tokens);
-  pass.ops.matmul(layer.query_projection, w.normed.data(), w.query.data(), num_tokens);
-  pass.ops.matmul(layer.key_projection, w.normed.data(), w.key.data(), num_tokens);
-  pass.ops.matmul(layer.value_projection, w.normed.data(), w.value.data(), num_tokens);
+  const Product projections[] = {{&layer.query_projection, w.query.data()},
+                                 {&layer.key_projection, w.key.data()},
+                                 {&layer.value_projection, w.value.data()}};
+  pass.ops.matmul(projections, w.normed.data(), num_tokens);
   norm_and_rotate(pass, w.query.data(), layer.query_norm, pass.dims.num_query_heads);
   const uint16_t* key_norm = seeded(Fault::kKeyNormSwapped) ? layer.query_norm : layer.key_norm;
   norm_and_rotate(pass, w.key.data(), key_norm, pass.dims.num_kv_heads);
   paged_attention(pass, kv);
-  pass.ops.matmul(layer.output_projection, w.attended.data(), w.delta.data(), num_tokens);
+  matmul(pass, layer.output_projection, w.attended.data(), w.delta.data(), num_tokens);
   pass.ops.residual_add({w.residual.data(), w.delta.data(), int64_t{num_tokens} * pass.dims.hidden});
 }
 
@@ -107,15 +113,15 @@ void ffn_block(const Pass& pass, const Layer& layer) {
   const int32_t num_tokens = pass.input.num_tokens;
   Workspace& w = pass.w;
   hidden_norm(pass, w.residual.data(), layer.ffn_norm, w.normed.data(), num_tokens);
-  pass.ops.matmul(layer.gate_projection, w.normed.data(), w.gate.data(), num_tokens);
-  pass.ops.matmul(layer.up_projection, w.normed.data(), w.up.data(), num_tokens);
+  const Product projections[] = {{&layer.gate_projection, w.gate.data()}, {&layer.up_projection, w.up.data()}};
+  pass.ops.matmul(projections, w.normed.data(), num_tokens);
   pass.ops.swiglu({w.gate.data(), w.up.data(), w.gate.data(), int64_t{num_tokens} * pass.dims.ffn});
-  pass.ops.matmul(layer.down_projection, w.gate.data(), w.delta.data(), num_tokens);
+  matmul(pass, layer.down_projection, w.gate.data(), w.delta.data(), num_tokens);
   pass.ops.residual_add({w.residual.data(), w.delta.data(), int64_t{num_tokens} * pass.dims.hidden});
 }
 
 // Only rows that need logits pay for the head, a tenth to a third of a small model's weights.
-void output_head(const Pass& pass, const OracleModel& model) {
+void output_head(const Pass& pass, const HostModel& model) {
   const int32_t hidden = pass.dims.hidden;
   float* gathered = pass.w.head_residual.data();
   for (const int32_t row : pass.input.head_rows) {
@@ -123,15 +129,15 @@ void output_head(const Pass& pass, const OracleModel& model) {
   }
   const auto num_rows = static_cast<int32_t>(pass.input.head_rows.size());
   hidden_norm(pass, pass.w.head_residual.data(), model.output_norm, pass.w.head_normed.data(), num_rows);
-  pass.ops.matmul(model.output_head, pass.w.head_normed.data(), pass.w.logits.data(), num_rows);
+  matmul(pass, model.output_head, pass.w.head_normed.data(), pass.w.logits.data(), num_rows);
 }
 
 }  // namespace
 
-void forward(const OracleModel& model, const StepInput& input, KvStorage& kv, Workspace& workspace,
-             ThreadedOperators& ops) {
+void forward(const HostModel& model, const StepInput& input, KvStorage& kv, Workspace& workspace, Operators& ops) {
   const Pass pass{model.dimensions, input, kv, workspace, ops};
   fill_positions(pass);
+  ops.begin_step({workspace.positions.data(), static_cast<size_t>(input.num_tokens)}, model.dimensions);
   ops.embedding({.table = model.token_embedding,
                  .ids = workspace.ids.data(),
                  .out = workspace.residual.data(),
@@ -147,4 +153,4 @@ void forward(const OracleModel& model, const StepInput& input, KvStorage& kv, Wo
   }
 }
 
-}  // namespace kipp::oracle
+}  // namespace kipp::host

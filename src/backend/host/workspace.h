@@ -9,7 +9,7 @@
 #include "kipp/error.h"
 #include "model/dimensions.h"
 
-namespace kipp::oracle {
+namespace kipp::host {
 
 // Room for T tokens and R head rows.
 struct Workspace {
@@ -33,4 +33,4 @@ struct Workspace {
   static size_t bytes(const Dimensions& dimensions, int32_t num_tokens, int32_t num_head_rows);
 };
 
-}  // namespace kipp::oracle
+}  // namespace kipp::host

@@ -5,12 +5,12 @@
 #include <span>
 
 #include "backend/backend.h"
-#include "backend/oracle/kv_storage.h"
-#include "backend/oracle/oracle_model.h"
-#include "backend/oracle/threaded_operators.h"
-#include "backend/oracle/workspace.h"
+#include "backend/host/host_model.h"
+#include "backend/host/kv_storage.h"
+#include "backend/host/operators.h"
+#include "backend/host/workspace.h"
 
-namespace kipp::oracle {
+namespace kipp::host {
 
 // A validated batch whose token ids lie in Workspace::ids.
 struct StepInput {
@@ -20,7 +20,6 @@ struct StepInput {
 };
 
 // Leaves the logits of the head rows in Workspace::logits, [R][vocab].
-void forward(const OracleModel& model, const StepInput& input, KvStorage& kv, Workspace& workspace,
-             ThreadedOperators& ops);
+void forward(const HostModel& model, const StepInput& input, KvStorage& kv, Workspace& workspace, Operators& ops);
 
-}  // namespace kipp::oracle
+}  // namespace kipp::host

@@ -1,5 +1,5 @@
 // Copying whole blocks in and out of the pool.
-#include "backend/oracle/kv_storage.h"
+#include "backend/host/kv_storage.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "base/bf16.h"
 #include "base/seeded_fault.h"
 
-namespace kipp::oracle {
+namespace kipp::host {
 namespace {
 
 size_t element_bytes(KvType type) {
@@ -33,8 +33,8 @@ Result<KvStorage> KvStorage::create(const Dimensions& dimensions, int32_t num_bl
   storage.block_elements_ = block_elements(dimensions);
   storage.block_bytes_ = block_bytes(dimensions, type);
   storage.type_ = type;
-  KIPP_ASSIGN(storage.memory_, AlignedBuffer<std::byte>::create(static_cast<size_t>(num_blocks) * storage.block_bytes_,
-                                                                "KV pool of the oracle"));
+  KIPP_ASSIGN(storage.memory_,
+              AlignedBuffer<std::byte>::create(static_cast<size_t>(num_blocks) * storage.block_bytes_, "KV pool"));
   return storage;
 }
 
@@ -100,4 +100,4 @@ Result<void> KvStorage::write(int32_t block, const KvBlock& in) {
   return {};
 }
 
-}  // namespace kipp::oracle
+}  // namespace kipp::host

@@ -1,0 +1,42 @@
+// Names the namespace of the instruction set that a kernel file is being compiled for, and declares what table.cc
+// gathers from the others.
+#pragma once
+
+#include "backend/cpu/kernels.h"
+
+#ifndef KIPP_CPU_LEVEL
+#define KIPP_CPU_LEVEL baseline  // for editors and lints; CMakeLists.txt sets it
+#endif
+
+namespace kipp::cpu::KIPP_CPU_LEVEL {
+
+void embedding(const EmbeddingArgs& args);
+void rms_norm(const RmsNormArgs& args);
+void rotate(const RopeArgs& args, const float* cosines, const float* sines);
+void kv_write(const KvWriteArgs& args);
+void attend(const AttendArgs& args, int32_t segment, float* partial);
+void merge(const AttendArgs& args, const float* partial, float* total);
+void finish(const AttendArgs& args, const float* total);
+void swiglu(const SwigluArgs& args);
+void residual_add(const ResidualAddArgs& args);
+
+extern const MatmulKernel kMatmulBf16Fp32;  // widened weights, FP32 activations
+#if defined(__AVX512BF16__)
+extern const MatmulKernel kMatmulBf16Dot;  // pairs by vdpbf16ps, BF16 activations
+#endif
+#if defined(__AMX_BF16__)
+extern const MatmulKernel kMatmulBf16Amx;       // tiles, BF16 activations
+extern const MatmulKernel kMatmulBf16AmxSplit;  // tiles, activations as a sum of three BF16
+#endif
+extern const MatmulKernel kMatmulQ8Int16;  // 16-bit activations
+extern const MatmulKernel kMatmulQ8Int24;  // 24-bit activations
+extern const MatmulKernel kMatmulAffine4Int16;
+extern const MatmulKernel kMatmulAffine4Int24;
+#if defined(__AVX512VNNI__)
+extern const MatmulKernel kMatmulQ8Vnni16;  // the same results by vpdpbusd
+extern const MatmulKernel kMatmulQ8Vnni24;
+extern const MatmulKernel kMatmulAffine4Vnni16;
+extern const MatmulKernel kMatmulAffine4Vnni24;
+#endif
+
+}  // namespace kipp::cpu::KIPP_CPU_LEVEL

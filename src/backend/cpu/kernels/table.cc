@@ -1,0 +1,45 @@
+// The kernels that one instruction set runs. Two precisions are one kernel where it reads FP32 activations anyway.
+#include "backend/cpu/kernels/table.h"
+
+#include "backend/cpu/kernels/level.h"
+
+#define KIPP_STRING_OF(name) #name
+#define KIPP_NAME_OF(name) KIPP_STRING_OF(name)
+
+namespace kipp::cpu::KIPP_CPU_LEVEL {
+
+const Kernels& kernels() {
+  // In the order of WeightType; default precision first.
+  static const Kernels kKernels = {
+      .isa = KIPP_NAME_OF(KIPP_CPU_LEVEL),
+      .matmul =
+          {
+#if defined(__AMX_BF16__)
+              {kMatmulBf16Amx, kMatmulBf16AmxSplit},
+#elif defined(__AVX512BF16__)
+              {kMatmulBf16Dot, kMatmulBf16Fp32},
+#else
+              {kMatmulBf16Fp32, kMatmulBf16Fp32},
+#endif
+#if defined(__AVX512VNNI__)
+              {kMatmulQ8Vnni16, kMatmulQ8Vnni24},
+              {kMatmulAffine4Vnni16, kMatmulAffine4Vnni24},
+#else
+              {kMatmulQ8Int16, kMatmulQ8Int24},
+              {kMatmulAffine4Int16, kMatmulAffine4Int24},
+#endif
+          },
+      .embedding = embedding,
+      .rms_norm = rms_norm,
+      .rotate = rotate,
+      .kv_write = kv_write,
+      .attend = attend,
+      .merge = merge,
+      .finish = finish,
+      .swiglu = swiglu,
+      .residual_add = residual_add,
+  };
+  return kKernels;
+}
+
+}  // namespace kipp::cpu::KIPP_CPU_LEVEL
