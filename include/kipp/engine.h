@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kipp/error.h"
+#include "kipp/precision.h"
 #include "kipp/sampling.h"
 #include "kipp/tokenizer.h"
 
@@ -20,7 +21,9 @@ class Backend;
 class Session;
 
 struct ModelOptions {
-  std::string backend = "oracle";
+  std::string backend = "cpu";
+  Precision precision = Precision::kDefault;
+  std::string isa = {};     // cpu: the instruction set to run on; empty: that of KIPP_CPU_ISA, or the machine's best
   int32_t num_threads = 0;  // 0: the processors this process may use
   int32_t context = 0;      // positions a session may hold; 0: min(the checkpoint's, 4096)
   int32_t num_blocks = 0;   // KV blocks of 32 positions in the pool; 0: enough for one session

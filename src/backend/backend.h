@@ -128,6 +128,7 @@ struct BackendOptions {
   // Test switch of the numerics contract: false keeps K and V in FP32, to show what their BF16 rounding costs.
   bool round_kv = true;
   Precision precision = Precision::kDefault;
+  std::string isa = {};  // cpu: an instruction set by name; empty: that of KIPP_CPU_ISA, or the machine's best
 };
 
 // Finds a backend by name: linked in, or (CUDA) a shared library at run time. Errors: kNotFound naming what this build

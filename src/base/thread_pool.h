@@ -1,5 +1,5 @@
-// A pool of threads that sleep when there is nothing to do. Work is cut into ranges of a fixed grain, so that what a
-// range computes never depends on the number of threads.
+// A pool of threads that watch for work for a moment after the last and then sleep. Work is cut into ranges of a fixed
+// grain, so that what a range computes never depends on the number of threads.
 #pragma once
 
 #include <atomic>
@@ -41,6 +41,7 @@ class ThreadPool {
   };
 
   void work();
+  void watch_for_job(uint64_t seen) const;
   void run_ranges(const Job& job) noexcept;
   void stop_workers();
 
@@ -48,9 +49,10 @@ class ThreadPool {
   std::condition_variable wake_;  // workers wait for a job here
   std::condition_variable done_;  // the caller waits here for workers still inside the job
   std::optional<Job> job_;        // the open job; a thread copies it under the lock, since closing it does not wait
-  uint64_t num_jobs_ = 0;         // opened so far
-  int32_t inside_ = 0;            // workers inside the open job
-  bool stop_ = false;
+  // Changed under the lock, and also read without it by threads that watch before they wait.
+  std::atomic<uint64_t> num_jobs_{0};  // opened so far
+  std::atomic<int32_t> inside_{0};     // workers inside the open job
+  std::atomic<bool> stop_{false};
   std::atomic<int64_t> next_{0};  // first index that no thread has taken
   std::exception_ptr failure_;    // the first one thrown by the open job's body
   std::vector<std::thread> workers_;

@@ -32,6 +32,7 @@ struct GateFlags {
   bool phase1 = false;
   bool phase2 = false;
   bool placement = false;
+  bool against_oracle = false;
   std::string snapshot;
   std::string write_snapshot;
   std::string json;
@@ -39,12 +40,13 @@ struct GateFlags {
 
 // Without a choice every phase that needs no file of its own.
 gates::Selection selection_of(const GateFlags& flags) {
-  const bool any = flags.phase0 || flags.phase1 || flags.phase2 || flags.placement || !flags.snapshot.empty() ||
-                   !flags.write_snapshot.empty();
+  const bool any = flags.phase0 || flags.phase1 || flags.phase2 || flags.placement || flags.against_oracle ||
+                   !flags.snapshot.empty() || !flags.write_snapshot.empty();
   gates::Selection selection;
   selection.phase1 = flags.phase1 || !any;
   selection.phase2 = flags.phase2 || !any;
   selection.placement = flags.placement || !any;
+  selection.against_oracle = flags.against_oracle || (!any && flags.model.backend != "oracle");
   if (!flags.write_snapshot.empty()) {
     selection.snapshot = flags.write_snapshot;
     selection.snapshot_mode = gates::SnapshotMode::kWrite;
@@ -143,6 +145,7 @@ ExitCode gates_command(const GateFlags& flags) {
   }
   gates::GateSetup setup{.artifact = *path,
                          .backend = flags.model.backend,
+                         .precision = flags.model.precision,
                          .num_threads = flags.model.num_threads,
                          .allow_synthetic = flags.model.allow_synthetic,
                          .on_progress = [](std::string_view line) { print_message(fmt::format("{}\n", line)); },
@@ -173,6 +176,8 @@ void add_gates_command(CLI::App& app, ExitCode& exit_code) {
   command->add_flag("--phase1", flags->phase1, "Logits and residual stream against the reference");
   command->add_flag("--phase2", flags->phase2, "Cached decoding against one stateless pass");
   command->add_flag("--placement", flags->placement, "Bitwise: block placement, chunks, batches, truncation, reuse");
+  command->add_flag("--against-oracle", flags->against_oracle,
+                    "Another backend against the oracle; cpu with every instruction set and at both precisions");
   auto* compare = command->add_option("--snapshot", flags->snapshot, "Compare the next tokens with a byte snapshot")
                       ->check(not_empty())
                       ->type_name("FILE");

@@ -1,6 +1,8 @@
 // Declares the flags with their help texts, and opens what they name: the whole model or the tokenizer alone.
 #include "cli/model_flags.h"
 
+#include <map>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -30,7 +32,15 @@ void add_artifact_flags(CLI::App& command, ModelFlags& flags) {
 }
 
 void add_backend_flags(CLI::App& command, ModelFlags& flags) {
-  command.add_option("--backend", flags.backend, "Backend to run on")->capture_default_str()->type_name("NAME");
+  command.add_option("--backend", flags.backend, "Backend to run on: cpu, or oracle, the slow reference")
+      ->capture_default_str()
+      ->type_name("NAME");
+  const std::map<std::string, Precision> precisions = {{"default", Precision::kDefault}, {"high", Precision::kHigh}};
+  command
+      .add_option("--precision", flags.precision,
+                  "default: activations rounded to BF16 or finer before each projection; high: FP32 quality")
+      ->transform(CLI::CheckedTransformer(precisions).description(""))
+      ->type_name("default|high");
   add_number_flag<int32_t>(command, "--threads", flags.num_threads, {.min = 0, .max = 4096},
                            "Threads; 0: the processors this process may use");
 }
@@ -61,6 +71,7 @@ Result<std::filesystem::path> artifact_path(const ModelFlags& flags) {
 Result<std::unique_ptr<Model>> open_model(const ModelFlags& flags) {
   KIPP_ASSIGN(const std::filesystem::path path, artifact_path(flags));
   return Model::open(path, {.backend = flags.backend,
+                            .precision = flags.precision,
                             .num_threads = flags.num_threads,
                             .context = flags.context,
                             .allow_synthetic = flags.allow_synthetic});

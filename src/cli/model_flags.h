@@ -20,7 +20,8 @@ namespace kipp::cli {
 struct ModelFlags {
   std::string model;              // a path, a registry id or id:scheme
   std::string folder = "models";  // where ids are looked up
-  std::string backend = "oracle";
+  std::string backend = "cpu";
+  Precision precision = Precision::kDefault;
   int32_t num_threads = 0;
   int32_t context = 0;
   bool allow_synthetic = false;
@@ -30,7 +31,7 @@ struct ModelFlags {
 void add_folder_flag(CLI::App& command, std::string& folder);
 // --model (or KIPP_MODEL), --models and --allow-synthetic: all that tokenize, detokenize and render need.
 void add_artifact_flags(CLI::App& command, ModelFlags& flags);
-// --backend and --threads.
+// --backend, --precision and --threads.
 void add_backend_flags(CLI::App& command, ModelFlags& flags);
 // Both groups and --context.
 void add_model_flags(CLI::App& command, ModelFlags& flags);

@@ -36,7 +36,10 @@ Result<std::unique_ptr<Model>> Model::open(const std::filesystem::path& artifact
                       fmt::format("num_blocks: expected 0 (the default) or more, found {}", options.num_blocks));
   }
   KIPP_ASSIGN(auto backend,
-              create_backend(options.backend, {.num_threads = options.num_threads, .round_kv = options.round_kv}));
+              create_backend(options.backend, {.num_threads = options.num_threads,
+                                               .round_kv = options.round_kv,
+                                               .precision = options.precision,
+                                               .isa = options.isa}));
   KIPP_ASSIGN(auto file, ModelFile::open(artifact, {.allow_synthetic = options.allow_synthetic}));
   KIPP_ASSIGN(const int32_t context, choose_context(file.info(), options));
   KIPP_ASSIGN(auto tokenizer, Tokenizer::create(file.tokenizer()));

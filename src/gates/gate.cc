@@ -33,7 +33,9 @@ size_t GateInput::longest_prompt() const {
 
 Result<std::unique_ptr<Model>> GateInput::open_model(const ModelChanges& changes) const {
   const auto wanted = static_cast<int32_t>(longest_prompt()) + kNumGreedy;
-  return Model::open(setup.artifact, {.backend = setup.backend,
+  return Model::open(setup.artifact, {.backend = changes.backend.empty() ? setup.backend : changes.backend,
+                                      .precision = changes.precision.value_or(setup.precision),
+                                      .isa = changes.isa,
                                       .num_threads = setup.num_threads,
                                       .context = std::min(wanted, file.info().dimensions.context),
                                       .num_blocks = changes.num_blocks,

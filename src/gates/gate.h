@@ -24,6 +24,7 @@ namespace kipp::gates {
 struct GateSetup {
   std::filesystem::path artifact;
   std::string backend = "oracle";
+  Precision precision = Precision::kDefault;
   int32_t num_threads = 0;  // 0: the processors this process may use
   bool allow_synthetic = false;
   std::function<void(std::string_view)> on_progress;  // a line for people; may be empty
@@ -46,12 +47,17 @@ struct GateInput {
     bool round_kv = true;
     uint64_t placement_seed = 0;
     int32_t num_blocks = 0;
+    std::string backend = {};                 // empty: that of the setup
+    std::optional<Precision> precision = {};  // likewise
+    std::string isa = {};                     // ModelOptions::isa
   };
   // The artifact on the backend, with room for the longest prompt and what is generated after it.
   Result<std::unique_ptr<Model>> open_model(const ModelChanges& changes) const;
 
   // For the artifact's output head; takes a pass over it.
   NearTieRule near_tie_rule() const;
+  // Whether the backend keeps activations at FP32 quality: then rounding K and V is all that it may lose.
+  bool is_fp32() const { return setup.backend == "oracle" || setup.precision == Precision::kHigh; }
   bool is_twin() const { return file.info().synthetic; }
   size_t longest_prompt() const;
   void progress(std::string_view line) const;
@@ -80,6 +86,10 @@ inline constexpr double kWorstRowFactor = 10.0;
 // With K and V in FP32 nothing is left but the order of FP32 sums: 1e-13 to 1e-12 on 2 layers, 1e-11 on 28. Only for an
 // FP32 reference.
 inline constexpr double kPhase1UnroundedNmse = 1e-8;
+// Of every backend against the oracle (docs/numerics.md).
+inline constexpr double kAgainstOracleNmse = 1e-4;
+// At high precision and with K and V in FP32 on both sides, only the order of FP32 sums is left.
+inline constexpr double kHighPrecisionNmse = 1e-8;
 double phase1_bound(const VectorSet& vectors);
 
 // Tokenizer, metadata and reference ids; the artifact against the registry is the loader's work (GateInput::open).
@@ -90,6 +100,11 @@ Result<PhaseRecord> run_phase1(const GateInput& input);
 Result<PhaseRecord> run_phase2(const GateInput& input);
 // Bitwise: block placement, what unused memory holds, chunks, batch mates, truncation and reuse.
 Result<PhaseRecord> run_placement(const GateInput& input);
+// The backend against the oracle: a whole prompt, every decoded position, and a stateless pass; cpu with every
+// instruction set that the machine has and at both precisions. Called cpu-simd for cpu, phase3 for metal, phase4 for
+// cuda.
+Result<PhaseRecord> run_against_oracle(const GateInput& input);
+std::string_view against_oracle_name(std::string_view backend);
 // A byte snapshot of the next tokens, compared with a file, or written to it.
 enum class SnapshotMode { kCompare, kWrite };
 Result<PhaseRecord> run_snapshot(const GateInput& input, const std::filesystem::path& path, SnapshotMode mode);
@@ -99,6 +114,7 @@ struct Selection {
   bool phase1 = false;
   bool phase2 = false;
   bool placement = false;
+  bool against_oracle = false;
   std::optional<std::filesystem::path> snapshot;
   SnapshotMode snapshot_mode = SnapshotMode::kCompare;
 };

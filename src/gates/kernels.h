@@ -15,6 +15,8 @@ using Unreachable = std::span<const std::string_view>;
 
 // The test switch round_kv = false keeps K and V in FP32; only Phase 1 runs a model with it.
 inline constexpr std::array<std::string_view, 2> kUnroundedKv = {"attention_f32", "kv_write_f32"};
+// And what a model opened with it cannot reach.
+inline constexpr std::array<std::string_view, 2> kRoundedKv = {"attention_bf16", "kv_write_bf16"};
 // Placement compares cached paths with one another, and so leaves out stateless evaluation (Phase 1 and 2) too.
 inline constexpr std::array<std::string_view, 3> kUnroundedAndStateless = {"attention_f32", "kv_write_f32",
                                                                            "stateless_attention"};

@@ -11,15 +11,10 @@
 namespace kipp::gates {
 namespace {
 
-// docs/numerics.md: 1e-6 on a CPU. The oracle's two paths run the same operators in the same order, so that for it
-// anything but 0 is a fault.
+// On oracle and cpu the two paths run the same operators in the same order, so that anything but 0 is a fault.
 double phase2_bound(std::string_view backend) {
-  constexpr double kCpu = 1e-6;
   constexpr double kDevice = 1e-4;  // that of Phase 3 and 4
-  if (backend == "oracle") {
-    return 0.0;
-  }
-  return backend == "cpu" ? kCpu : kDevice;
+  return backend == "oracle" || backend == "cpu" ? 0.0 : kDevice;
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ std::vector<PhaseRecord> run_gates(const GateInput& input, const Selection& sele
   run(selection.phase1, "phase1", [&] { return run_phase1(input); });
   run(selection.phase2, "phase2", [&] { return run_phase2(input); });
   run(selection.placement, "placement", [&] { return run_placement(input); });
+  run(selection.against_oracle, against_oracle_name(input.setup.backend), [&] { return run_against_oracle(input); });
   run(selection.snapshot.has_value(), "snapshot",
       [&] { return run_snapshot(input, *selection.snapshot, selection.snapshot_mode); });
   return records;

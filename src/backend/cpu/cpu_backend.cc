@@ -13,10 +13,12 @@
 namespace kipp {
 
 Result<std::unique_ptr<Backend>> create_cpu_backend(const BackendOptions& options) {
-  const char* forced = std::getenv("KIPP_CPU_ISA");
-  auto kernels = cpu::choose_kernels(forced == nullptr ? "" : forced);
+  const char* variable = std::getenv("KIPP_CPU_ISA");
+  const bool from_variable = options.isa.empty() && variable != nullptr;
+  const auto kernels = cpu::choose_kernels(from_variable ? variable : std::string_view(options.isa));
   if (!kernels) {
-    return make_error(kernels.error().code, fmt::format("KIPP_CPU_ISA: {}", kernels.error().message));
+    return make_error(kernels.error().code,
+                      fmt::format("cpu: {}{}", from_variable ? "KIPP_CPU_ISA: " : "", kernels.error().message));
   }
   KIPP_ASSIGN(const int32_t num_threads, host::choose_threads("cpu", options));
   try {

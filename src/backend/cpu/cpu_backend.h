@@ -8,8 +8,8 @@
 
 namespace kipp {
 
-// The environment variable KIPP_CPU_ISA forces an instruction set (backend/cpu/isa.h). Errors: kInvalidArgument
-// (options.num_threads, options.device), kNotFound and kUnsupported (KIPP_CPU_ISA).
+// Without options.isa the environment variable KIPP_CPU_ISA forces an instruction set (backend/cpu/isa.h). Errors:
+// kInvalidArgument (options.num_threads, options.device), kNotFound and kUnsupported (the instruction set).
 Result<std::unique_ptr<Backend>> create_cpu_backend(const BackendOptions& options);
 
 }  // namespace kipp
