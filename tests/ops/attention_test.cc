@@ -164,9 +164,6 @@ TEST_P(AttentionTest, LongContextsKeepTheirAccuracy) {
 
 TEST_P(AttentionTest, Fp32PoolsWork) {
   KIPP_REQUIRE_OPERATOR(attention)
-  if (std::string(ops().backend) != "oracle") {
-    GTEST_SKIP() << "an FP32 pool is the oracle's test switch";
-  }
   Draw draw(20);
   check(draw, {.first_position = 60,
                .num_tokens = 10,

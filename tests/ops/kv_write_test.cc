@@ -45,9 +45,6 @@ TEST_P(KvWriteTest, WritesEveryPositionOfRaggedSpans) {
 
 TEST_P(KvWriteTest, KeepsFp32WhereThePoolDoes) {
   KIPP_REQUIRE_OPERATOR(kv_write)
-  if (std::string(ops().backend) != "oracle") {
-    GTEST_SKIP() << "an FP32 pool is the oracle's test switch";
-  }
   Draw draw(13);
   check(draw, 17, 80, 8, 128, KvType::kF32);
 }

@@ -38,7 +38,8 @@ class MatmulTest : public OperatorTest {
     const Problem problem = draw_problem(draw, num_tokens, rows, columns);
     const ptrdiff_t stride = rows + 3;
     const std::vector<float> out = run(problem, stride);
-    const double bound = gamma(1.0 + sum_roundings(ops(), columns));  // the product's rounding, then the sum's
+    // The activation's rounding, the product's, then the sum's. Three BF16 terms of an activation triple the sum.
+    const double bound = activation_rounding(ops()) + gamma(4.0 + 3.0 * sum_roundings(ops(), columns));
     for (int32_t t = 0; t < num_tokens; ++t) {
       for (ptrdiff_t r = 0; r < stride; ++r) {
         const float found = out[static_cast<size_t>(t * stride + r)];

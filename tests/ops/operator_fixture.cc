@@ -5,6 +5,8 @@
 #include <numeric>
 #include <string_view>
 
+#include "backend/cpu/isa.h"
+
 namespace kipp {
 namespace {
 
@@ -14,9 +16,41 @@ constexpr int32_t kLayer = 1;
 }  // namespace
 
 void OperatorTest::SetUp() {
-  auto backend = create_backend(GetParam(), {.num_threads = 1});
+  auto backend = make_tested_backend(GetParam());
   ASSERT_TRUE(backend) << backend.error().message;
   backend_ = *std::move(backend);
+}
+
+std::vector<std::string> tested_backends() {
+  std::vector<std::string> names;
+  for (const std::string& backend : available_backends()) {
+    if (backend != "cpu") {
+      names.push_back(backend);
+      continue;
+    }
+    for (const std::string_view isa : cpu::supported_isas()) {
+      names.push_back("cpu/" + std::string(isa));
+      names.push_back("cpu/" + std::string(isa) + "/high");
+    }
+  }
+  return names;
+}
+
+Result<std::unique_ptr<Backend>> make_tested_backend(const std::string& name) {
+  const size_t isa = name.find('/');
+  if (isa == std::string::npos) {
+    return create_backend(name, {.num_threads = 1});
+  }
+  const size_t high = name.find("/high");
+  return create_backend(name.substr(0, isa),
+                        {.num_threads = 1,
+                         .precision = high == std::string::npos ? Precision::kDefault : Precision::kHigh,
+                         .isa = name.substr(isa + 1, high == std::string::npos ? high : high - isa - 1)});
+}
+
+std::string test_name(std::string name) {
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
 }
 
 std::vector<float> Draw::floats(size_t count, float magnitude) {
@@ -43,6 +77,11 @@ double sum_roundings(const OperatorTable& table, int64_t n) {
     return static_cast<double>((n + 15) / 16 - 1 + 4);
   }
   return static_cast<double>(n);
+}
+
+double activation_rounding(const OperatorTable& table) {
+  const std::string_view backend = table.backend;
+  return backend == "cpu/amx" || backend == "cpu/avx512_bf16" ? 0x1p-8 : 0.0;
 }
 
 PagedPool::PagedPool(Draw& draw, int32_t num_positions, int32_t num_kv_heads, int32_t head_dim, KvType type)

@@ -21,7 +21,13 @@ namespace kipp {
 inline constexpr int32_t kRegistryWidths[] = {192,  512,  1024, 2048, 2560,  3072,  4096,
                                               5120, 6144, 8192, 9728, 12288, 17408, 25600};
 
-// Runs over every backend of this build. A backend without the plain form of an operator skips its test.
+// Every backend of this build, cpu once for each instruction set of this machine and precision: "oracle", "cpu/avx2",
+// "cpu/avx2/high", …
+std::vector<std::string> tested_backends();
+// The backend of such a name, on one thread.
+Result<std::unique_ptr<Backend>> make_tested_backend(const std::string& name);
+
+// Runs over tested_backends(). A backend without the plain form of an operator skips its test.
 class OperatorTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override;
@@ -36,9 +42,12 @@ class OperatorTest : public testing::TestWithParam<std::string> {
     GTEST_SKIP() << ops().backend << " has no unfused " #name; \
   }
 
-#define KIPP_OPERATOR_TEST_SUITE(suite)                                              \
-  INSTANTIATE_TEST_SUITE_P(Backends, suite, testing::ValuesIn(available_backends()), \
-                           [](const auto& tested) { return tested.param; })
+#define KIPP_OPERATOR_TEST_SUITE(suite)                                           \
+  INSTANTIATE_TEST_SUITE_P(Backends, suite, testing::ValuesIn(tested_backends()), \
+                           [](const auto& tested) { return test_name(tested.param); })
+
+// The name with nothing but letters, digits and underscores, as GoogleTest wants it.
+std::string test_name(std::string name);
 
 class Draw {
  public:
@@ -81,6 +90,9 @@ inline double gamma(double roundings) {
 // Most roundings that one of n terms goes through in a sum: the longest lane and the tree for the oracle, where the
 // first addition to an empty lane is exact; any order at all for a backend that does not say better.
 double sum_roundings(const OperatorTable& table, int64_t n);
+// The largest relative error of an activation that a product of BF16 weights starts from: 2^-8 where they are rounded
+// to BF16 (nearest of 8 bits), 0 where they are not.
+double activation_rounding(const OperatorTable& table);
 
 // One layer of a paged pool inside a pool of `num_layers`, all of it poisoned, under a scrambled block table.
 class PagedPool {

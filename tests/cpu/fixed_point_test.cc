@@ -1,0 +1,207 @@
+// Products of quantised weights: against double precision, for any number of tokens, and with the same bits on every
+// instruction set that fuses a product and a sum.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "ops/operator_fixture.h"
+
+namespace kipp {
+namespace {
+
+constexpr int32_t kBlock = 32;
+
+// A normal fp16 number of either sign, of magnitude 2^-10 to 2^-5.
+uint16_t draw_half(Draw& draw) {
+  const int32_t exponent = draw.integer(5, 9);
+  return static_cast<uint16_t>((draw.integer(0, 1) << 15) | (exponent << 10) | draw.integer(0, 1023));
+}
+double half_value(uint16_t bits) {
+  const double magnitude = std::ldexp(1024.0 + (bits & 1023), ((bits >> 10) & 31) - 25);
+  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+struct Problem {
+  WeightType type;
+  int32_t num_tokens, rows, columns;
+  std::vector<std::byte> weight;
+  std::vector<float> x;
+
+  // Weight in double: exact, scale·q + bias.
+  double value(int32_t row, int32_t column) const {
+    const ptrdiff_t row_bytes = weight_row_bytes(type, columns);
+    const ptrdiff_t block_bytes = row_bytes / (columns / kBlock);
+    const std::byte* block = weight.data() + row * row_bytes + column / kBlock * block_bytes;
+    uint16_t scale = 0;
+    std::memcpy(&scale, block, 2);
+    const int32_t i = column % kBlock;
+    if (type == WeightType::kQ8_0) {
+      return half_value(scale) * static_cast<int8_t>(block[2 + i]);
+    }
+    uint16_t bias = 0;
+    std::memcpy(&bias, block + 2, 2);
+    const auto nibbles = static_cast<int32_t>(block[4 + i % 16]);
+    return half_value(scale) * (i < 16 ? nibbles & 15 : nibbles >> 4) + half_value(bias);
+  }
+};
+
+Problem draw_problem(Draw& draw, WeightType type, int32_t num_tokens, int32_t rows, int32_t columns) {
+  Problem problem{type, num_tokens, rows, columns, {}, {}};
+  const int32_t num_blocks = rows * (columns / kBlock);
+  const auto put_half = [&](uint16_t half) {
+    problem.weight.push_back(static_cast<std::byte>(half & 255));
+    problem.weight.push_back(static_cast<std::byte>(half >> 8));
+  };
+  for (int32_t b = 0; b < num_blocks; ++b) {
+    put_half(draw_half(draw));
+    if (type == WeightType::kAffine4Gs32) {
+      put_half(draw_half(draw));
+    }
+    for (int32_t i = 0; i < (type == WeightType::kQ8_0 ? 32 : 16); ++i) {
+      problem.weight.push_back(static_cast<std::byte>(draw.integer(0, 255)));  // also -128, which no encoder writes
+    }
+  }
+  problem.x = draw.floats(static_cast<size_t>(num_tokens) * static_cast<size_t>(columns));
+  for (size_t i = 7; i < problem.x.size(); i += 97) {
+    problem.x[i] *= 100.0F;  // outliers, as real activations have them
+  }
+  problem.x = with_poisoned_tail(std::move(problem.x));
+  return problem;
+}
+
+std::vector<float> run(const OperatorTable& ops, const Problem& problem) {
+  const ptrdiff_t stride = problem.rows + 3;
+  std::vector<float> out(static_cast<size_t>(stride) * static_cast<size_t>(problem.num_tokens), poison());
+  ops.matmul({problem.weight.data(), problem.type, problem.x.data(), out.data(), problem.num_tokens, problem.rows,
+              problem.columns, stride});
+  return out;
+}
+
+bool has_quantised(const OperatorTable& ops) {
+  return std::string_view(ops.backend).starts_with("cpu");
+}
+
+class FixedPointTest : public OperatorTest {
+ protected:
+  // An activation is off by half a step, and a step is at most the run's largest magnitude over 2^14 - 64 (16 bits) or
+  // 2^22 - 2^15 (24 bits). Then each block's sum is rounded, and scaled, and added.
+  void check(Draw& draw, WeightType type, int32_t num_tokens, int32_t rows, int32_t columns) const {
+    const Problem problem = draw_problem(draw, type, num_tokens, rows, columns);
+    const std::vector<float> out = run(ops(), problem);
+    const bool high = std::string_view(ops().backend).ends_with("high precision");
+    const double half_step = 0.5 / (high ? 0x1p22 - 0x1p15 : 0x1p14 - 64.0);
+    for (int32_t t = 0; t < num_tokens; ++t) {
+      const float* x = problem.x.data() + ptrdiff_t{t} * columns;
+      for (int32_t r = 0; r < rows; ++r) {
+        double sum = 0.0;
+        double bound = 0.0;
+        for (int32_t c = 0; c < columns; ++c) {
+          const float* run_begin = x + c / kBlock * kBlock;
+          const double largest = std::abs(static_cast<double>(*std::max_element(
+              run_begin, run_begin + kBlock, [](float a, float b) { return std::abs(a) < std::abs(b); })));
+          const double weight = problem.value(r, c);
+          sum += weight * static_cast<double>(x[c]);
+          // |scale·q| + |bias| is below 3·|weight| or so only on average: 16·2^-5 + 2^-5 bounds it for affine4.
+          const double magnitude = type == WeightType::kQ8_0 ? std::abs(weight) : 17.0 * 0x1p-5;
+          bound +=
+              magnitude * (largest * half_step + gamma(columns / kBlock + 4.0) * std::abs(static_cast<double>(x[c])));
+        }
+        const float found = out[static_cast<size_t>(t * (rows + 3) + r)];
+        ASSERT_LE(std::abs(static_cast<double>(found) - sum), bound)
+            << num_tokens << " tokens, " << rows << " × " << columns << ": token " << t << " row " << r;
+      }
+      for (int32_t r = rows; r < rows + 3; ++r) {
+        ASSERT_TRUE(is_poison(out[static_cast<size_t>(t * (rows + 3) + r)])) << "wrote between rows";
+      }
+    }
+  }
+};
+
+TEST_P(FixedPointTest, MatchesDoublePrecision) {
+  if (!has_quantised(ops())) GTEST_SKIP();
+  Draw draw(40);
+  for (const WeightType type : {WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
+    for (int32_t size = 1; size <= 33; ++size) {
+      check(draw, type, size, 3, 64);
+      check(draw, type, 2, size, 96);
+    }
+    for (const int32_t columns : {32, 192, 1024, 1056, 3072}) {
+      check(draw, type, 5, 19, columns);
+    }
+  }
+}
+
+TEST_P(FixedPointTest, ATokensResultDoesNotDependOnItsMates) {
+  if (!has_quantised(ops())) GTEST_SKIP();
+  Draw draw(41);
+  for (const WeightType type : {WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
+    const Problem all = draw_problem(draw, type, 33, 21, 2080);
+    const std::vector<float> together = run(ops(), all);
+    for (int32_t t = 0; t < all.num_tokens; ++t) {
+      Problem one = all;
+      one.num_tokens = 1;
+      one.x.erase(one.x.begin(), one.x.begin() + ptrdiff_t{t} * all.columns);
+      const std::vector<float> alone = run(ops(), one);
+      ASSERT_EQ(std::memcmp(alone.data(), together.data() + t * (all.rows + 3), 21 * sizeof(float)), 0)
+          << "token " << t;
+    }
+  }
+}
+
+TEST_P(FixedPointTest, WhatIsNotFiniteStaysSo) {
+  if (!has_quantised(ops())) GTEST_SKIP();
+  Draw draw(42);
+  for (const WeightType type : {WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
+    for (const float value : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      Problem problem = draw_problem(draw, type, 2, 17, 128);
+      problem.x[128 + 40] = value;
+      const std::vector<float> out = run(ops(), problem);
+      for (size_t r = 0; r < 17; ++r) {
+        EXPECT_TRUE(std::isfinite(out[r]));
+        EXPECT_FALSE(std::isfinite(out[20 + r]));
+      }
+    }
+  }
+}
+
+TEST_P(FixedPointTest, ZerosAndTinyActivationsAreExactEnough) {
+  if (!has_quantised(ops())) GTEST_SKIP();
+  Draw draw(43);
+  Problem problem = draw_problem(draw, WeightType::kQ8_0, 2, 17, 64);
+  std::fill(problem.x.begin(), problem.x.begin() + 64, 0.0F);
+  std::fill(problem.x.begin() + 64, problem.x.begin() + 128, 0x1p-140F);
+  const std::vector<float> out = run(ops(), problem);
+  for (size_t r = 0; r < 17; ++r) {
+    EXPECT_EQ(out[r], 0.0F);
+    EXPECT_LT(std::abs(out[20 + r]), 0x1p-110F);  // whatever is lost below the smallest step
+  }
+}
+
+KIPP_OPERATOR_TEST_SUITE(FixedPointTest);
+
+TEST(FixedPoint, InstructionSetsAgreeBitForBit) {
+  Draw draw(44);
+  for (const bool high : {false, true}) {
+    for (const WeightType type : {WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
+      const Problem problem = draw_problem(draw, type, 9, 50, 2080);
+      std::vector<float> expected;
+      for (const std::string& name : tested_backends()) {
+        // The baseline rounds products before it adds; x86-64 has nothing better.
+        if (!name.starts_with("cpu/") || name.starts_with("cpu/baseline") || name.ends_with("/high") != high) {
+          continue;
+        }
+        const auto backend = make_tested_backend(name);
+        ASSERT_TRUE(backend.has_value());
+        const std::vector<float> found = run((*backend)->operators(), problem);
+        if (expected.empty()) {
+          expected = found;
+        }
+        EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)), 0) << name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kipp
