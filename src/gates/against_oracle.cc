@@ -38,7 +38,6 @@ std::vector<Variant> variants_of(const GateInput& input) {
   for (const std::string_view name : cpu::supported_isas()) {
     const std::string isa(name);
     add(isa, isa, Precision::kDefault, true);
-    add(isa + ", high precision", isa, Precision::kHigh, true);
     add(isa + ", high precision, K and V in FP32", isa, Precision::kHigh, false);
   }
   return variants;

@@ -37,10 +37,7 @@ struct BlockWork {
   int32_t block;  // index into args.keys and args.values
   int32_t begin, end;
   int32_t count;
-
-  const float* query(int32_t q) const {
-    return args.q + q / args.group * args.token_stride + ptrdiff_t{q % args.group} * args.head_dim;
-  }
+  const float* const* queries;  // [kMaxQueries] of the tile
   template <typename Element>
   const Element* vector(const std::byte* const* blocks, int32_t position) const {
     return reinterpret_cast<const Element*>(blocks[block] + args.head_offset) + position * args.position_stride;
@@ -61,7 +58,7 @@ void score(const BlockWork& work, float scale, Scores& scores) {
         wide[i] = widen(key + i * kLanes);
       }
       for (int32_t q = work.begin; q < work.end; ++q) {
-        const float* query = work.query(q);
+        const float* query = work.queries[q];
         F16 sum = zero();
         for (int32_t i = 0; i < kRegisters; ++i) {
           sum = fma(wide[i], load(query + i * kLanes), sum);
@@ -72,7 +69,7 @@ void score(const BlockWork& work, float scale, Scores& scores) {
       const int32_t whole = work.args.head_dim / kLanes * kLanes;
       const int32_t rest = work.args.head_dim - whole;
       for (int32_t q = work.begin; q < work.end; ++q) {
-        const float* query = work.query(q);
+        const float* query = work.queries[q];
         F16 sum = zero();
         for (int32_t d = 0; d < whole; d += kLanes) {
           sum = fma(widen(key + d), load(query + d), sum);
@@ -170,15 +167,19 @@ template <typename Element>
 void attend_segment(const AttendArgs& args, int32_t segment, const Partial& partial) {
   const int32_t first_block = segment * (kSegmentPositions / kBlockPositions);
   const int32_t end = smaller((segment + 1) * kSegmentPositions, args.first_position + args.num_tokens);
+  const float* queries[kMaxQueries];
+  for (int32_t q = 0; q < args.num_tokens * args.group; ++q) {
+    queries[q] = args.q + q / args.group * args.token_stride + ptrdiff_t{q % args.group} * args.head_dim;
+  }
   for (int32_t b = first_block; b * kBlockPositions < end; ++b) {
     const int32_t begin = b * kBlockPositions;
     if (begin + kBlockPositions <= args.first_position + 1) {  // the whole block is visible to every token
-      attend_block<Element>({args, b, 0, args.num_tokens * args.group, kBlockPositions}, partial);
+      attend_block<Element>({args, b, 0, args.num_tokens * args.group, kBlockPositions, queries}, partial);
       continue;
     }
     for (int32_t t = larger(0, begin - args.first_position); t < args.num_tokens; ++t) {
       const int32_t count = smaller(kBlockPositions, args.first_position + t + 1 - begin);
-      attend_block<Element>({args, b, t * args.group, (t + 1) * args.group, count}, partial);
+      attend_block<Element>({args, b, t * args.group, (t + 1) * args.group, count, queries}, partial);
     }
   }
 }

@@ -147,11 +147,16 @@ KIPP_INLINE float bias_of(const Q8Block& /*block*/) {
 KIPP_INLINE float bias_of(const Affine4Block& block) {
   return half_to_float(block.bias);
 }
-KIPP_INLINE int32_t weight_of(const Q8Block& block, int32_t i) {
-  return block.weights[i];
+KIPP_INLINE void widen_weights(const Q8Block& block, int16_t (&weights)[kRun]) {
+  for (int32_t i = 0; i < kRun; ++i) {
+    weights[i] = block.weights[i];
+  }
 }
-KIPP_INLINE int32_t weight_of(const Affine4Block& block, int32_t i) {
-  return i < kRun / 2 ? block.nibbles[i] & 0x0F : block.nibbles[i - kRun / 2] >> 4;
+KIPP_INLINE void widen_weights(const Affine4Block& block, int16_t (&weights)[kRun]) {
+  for (int32_t i = 0; i < kRun / 2; ++i) {
+    weights[i] = static_cast<int16_t>(block.nibbles[i] & 0x0F);
+    weights[i + kRun / 2] = static_cast<int16_t>(block.nibbles[i] >> 4);
+  }
 }
 
 }  // namespace

@@ -28,15 +28,22 @@ extern const MatmulKernel kMatmulBf16Dot;  // pairs by vdpbf16ps, BF16 activatio
 extern const MatmulKernel kMatmulBf16Amx;       // tiles, BF16 activations
 extern const MatmulKernel kMatmulBf16AmxSplit;  // tiles, activations as a sum of three BF16
 #endif
-extern const MatmulKernel kMatmulQ8Int16;  // 16-bit activations
-extern const MatmulKernel kMatmulQ8Int24;  // 24-bit activations
-extern const MatmulKernel kMatmulAffine4Int16;
-extern const MatmulKernel kMatmulAffine4Int24;
+// Quantised weights, activations of 16 or 24 bits. All give the same results.
 #if defined(__AVX512VNNI__)
 extern const MatmulKernel kMatmulQ8Vnni16;  // the same results by vpdpbusd
 extern const MatmulKernel kMatmulQ8Vnni24;
 extern const MatmulKernel kMatmulAffine4Vnni16;
 extern const MatmulKernel kMatmulAffine4Vnni24;
+#elif defined(__AVX2__)
+extern const MatmulKernel kMatmulQ8Madd16;  // by vpmaddwd
+extern const MatmulKernel kMatmulQ8Madd24;
+extern const MatmulKernel kMatmulAffine4Madd16;
+extern const MatmulKernel kMatmulAffine4Madd24;
+#else
+extern const MatmulKernel kMatmulQ8Int16;  // by what the compiler makes of loops
+extern const MatmulKernel kMatmulQ8Int24;
+extern const MatmulKernel kMatmulAffine4Int16;
+extern const MatmulKernel kMatmulAffine4Int24;
 #endif
 
 }  // namespace kipp::cpu::KIPP_CPU_LEVEL

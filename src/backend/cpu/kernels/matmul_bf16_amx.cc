@@ -8,12 +8,12 @@
 namespace kipp::cpu::KIPP_CPU_LEVEL {
 namespace {
 
-constexpr int32_t kTileRows = 16;        // weight rows of a tile
-constexpr int32_t kTileColumns = 32;     // matrix columns of a tile: 64 bytes of BF16
-constexpr int32_t kTileTokens = 16;      // columns of the right operand of a tile
-constexpr int32_t kMaxGroups = 2;        // right operands that a tile of weights is used for while loaded
-constexpr int32_t kMaxRowTiles = 4;      // tiles of weights in flight for one right operand
-constexpr int32_t kPrefetchBytes = 512;  // of each weight row, ahead of its use
+constexpr int32_t kTileRows = 16;     // weight rows of a tile
+constexpr int32_t kTileColumns = 32;  // matrix columns of a tile: 64 bytes of BF16
+constexpr int32_t kTileBytes = 1024;
+constexpr int32_t kTileTokens = 16;  // columns of the right operand of a tile
+constexpr int32_t kMaxGroups = 2;    // right operands that a tile of weights is used for while loaded
+constexpr int32_t kMaxRowTiles = 4;  // tiles of weights in flight for one right operand
 
 // One token's activation takes kTerms columns; a group of tokens shares one right operand.
 template <int32_t kTerms>
@@ -118,12 +118,6 @@ struct WeightRows {
   }
 };
 
-KIPP_INLINE void prefetch_rows(const WeightRows& weights, int32_t k) {
-  for (int32_t r = 0; r < kTileRows; ++r) {
-    _mm_prefetch(reinterpret_cast<const char*>(weights.step(k) + r * weights.columns) + kPrefetchBytes, _MM_HINT_T0);
-  }
-}
-
 // Up to four tiles of weights, one group. The tile numbers of the intrinsics must be literals.
 template <int32_t kTerms>
 void multiply_rows(const MultiplyArgs& args, const Group& group, int32_t row, int32_t num_tiles, int32_t num_rows) {
@@ -133,6 +127,7 @@ void multiply_rows(const MultiplyArgs& args, const Group& group, int32_t row, in
   const ptrdiff_t packed_stride = ptrdiff_t{group.width} * 4;
   const int32_t steps = (args.columns + kTileColumns - 1) / kTileColumns;
   const int32_t whole = args.columns / kTileColumns;
+  const std::byte* next = args.weight + ptrdiff_t{row + num_tiles * kTileRows} * stride;
   WeightRows weights[kMaxRowTiles];
   for (int32_t i = 0; i < num_tiles; ++i) {
     const auto* first = reinterpret_cast<const uint16_t*>(args.weight) + ptrdiff_t{row + i * kTileRows} * args.columns;
@@ -144,12 +139,12 @@ void multiply_rows(const MultiplyArgs& args, const Group& group, int32_t row, in
   _tile_zero(3);
   for (int32_t k = 0; k < steps; ++k) {
     _tile_loadd(4, group.step(k), packed_stride);
+    prefetch(next + ptrdiff_t{k} * num_tiles * kTileBytes, num_tiles * kTileBytes);
     const auto load_weights = [&](int32_t i) KIPP_INLINE_LAMBDA -> const void* {
       if (k == whole) {
         weights[i].copy_rest(k, copy);
         return copy;
       }
-      prefetch_rows(weights[i], k);  // a step is one cache line of each row
       return weights[i].step(k);
     };
     const ptrdiff_t weight_stride = k == whole ? kTileColumns * 2 : stride;

@@ -47,8 +47,12 @@ void multiply_tile(const Tile& tile) {
       }
     }
   };
+  const uint16_t* next = tile.weight + kRows * columns;
   int32_t c = 0;
   for (; c + kLanes <= tile.columns; c += kLanes) {
+    if constexpr (kTokens == 1) {
+      prefetch(next + ptrdiff_t{c} * kRows, kRows * kLanes * 2);
+    }
     add_lanes([&](int32_t r) KIPP_INLINE_LAMBDA { return widen(tile.weight + r * columns + c); },
               [&](int32_t t) KIPP_INLINE_LAMBDA { return load(tile.x + t * columns + c); });
   }

@@ -14,7 +14,7 @@ KIPP_INLINE float product_sum(float a, float b, float c) {
 #endif
 }
 
-constexpr int32_t kTokenTile = 16;  // tokens that use a widened block before the next is widened
+constexpr int32_t kRowTile = 64;  // rows that use a token's integers before the next run
 
 KIPP_INLINE int32_t dot(const int16_t* weights, const int16_t* x) {
   int32_t sum = 0;
@@ -24,57 +24,60 @@ KIPP_INLINE int32_t dot(const int16_t* weights, const int16_t* x) {
   return sum;
 }
 
-// Σ w·integer, rounded to FP32.
+// A run's integers: all but the last digit of three, or both of two; and that last digit.
 template <int32_t kDigits>
-KIPP_INLINE float exact_sum(const int16_t* weights, const FixedRun<kDigits>& run) {
+struct Integers {
   int16_t high[kRun];
-  for (int32_t i = 0; i < kRun; ++i) {
-    high[i] = static_cast<int16_t>(run.digits[0][i] * 256 + run.digits[1][i]);
-  }
-  const int32_t high_sum = dot(weights, high);
-  if constexpr (kDigits == 2) {
-    return static_cast<float>(high_sum);
-  } else {
-    int16_t last[kRun];
-    for (int32_t i = 0; i < kRun; ++i) {
-      last[i] = run.digits[2][i];
-    }
-    return product_sum(static_cast<float>(high_sum), 256.0F, static_cast<float>(dot(weights, last)));
-  }
-}
+  int16_t last[kRun];
 
+  explicit Integers(const FixedRun<kDigits>& run) {
+    for (int32_t i = 0; i < kRun; ++i) {
+      high[i] = static_cast<int16_t>(run.digits[0][i] * 256 + run.digits[1][i]);
+      last[i] = run.digits[kDigits - 1][i];
+    }
+  }
+
+  // Σ weight·integer, rounded to FP32.
+  KIPP_INLINE float exact_sum(const int16_t* weights) const {
+    const auto high_sum = static_cast<float>(dot(weights, high));
+    if constexpr (kDigits == 2) {
+      return high_sum;
+    } else {
+      return product_sum(high_sum, 256.0F, static_cast<float>(dot(weights, last)));
+    }
+  }
+};
+
+// One token and rows [row, row + num_rows).
 template <typename Block, int32_t kDigits>
-void multiply_row(const MultiplyArgs& args, int32_t row, int32_t token_begin, int32_t token_end) {
+void multiply_rows(const MultiplyArgs& args, int32_t token, int32_t row, int32_t num_rows) {
   const int32_t num_blocks = args.columns / kRun;
   const auto* blocks = reinterpret_cast<const Block*>(args.weight) + ptrdiff_t{row} * num_blocks;
-  const auto* runs = reinterpret_cast<const FixedRun<kDigits>*>(args.packed);
-  float sums[kTokenTile] = {};
+  const auto* runs = reinterpret_cast<const FixedRun<kDigits>*>(args.packed) + ptrdiff_t{token} * num_blocks;
+  float sums[kRowTile] = {};
   for (int32_t b = 0; b < num_blocks; ++b) {
-    int16_t weights[kRun];
-    for (int32_t i = 0; i < kRun; ++i) {
-      weights[i] = static_cast<int16_t>(weight_of(blocks[b], i));
-    }
-    const float scale = half_to_float(blocks[b].scale);
-    for (int32_t t = token_begin; t < token_end; ++t) {
-      const FixedRun<kDigits>& run = runs[ptrdiff_t{t} * num_blocks + b];
-      float& sum = sums[t - token_begin];
-      sum = product_sum(exact_sum<kDigits>(weights, run), scale * run.step, sum);
+    const Integers<kDigits> integers(runs[b]);
+    for (int32_t r = 0; r < num_rows; ++r) {
+      const Block& block = blocks[ptrdiff_t{r} * num_blocks + b];
+      int16_t weights[kRun];
+      widen_weights(block, weights);
+      sums[r] = product_sum(integers.exact_sum(weights), half_to_float(block.scale) * runs[b].step, sums[r]);
       if constexpr (Block::kHasBias) {
-        sum = product_sum(bias_of(blocks[b]), run.sum, sum);
+        sums[r] = product_sum(bias_of(block), runs[b].sum, sums[r]);
       }
     }
   }
-  for (int32_t t = token_begin; t < token_end; ++t) {
-    args.out[t * args.out_stride + row] = sums[t - token_begin];
+  for (int32_t r = 0; r < num_rows; ++r) {
+    args.out[token * args.out_stride + row + r] = sums[r];
   }
 }
 
 template <typename Block, int32_t kDigits>
 void multiply(const MultiplyArgs& args) {
-  for (int32_t t = 0; t < args.num_tokens; t += kTokenTile) {
-    const int32_t end = args.num_tokens - t < kTokenTile ? args.num_tokens : t + kTokenTile;
-    for (int32_t row = args.row_begin; row < args.row_end; ++row) {
-      multiply_row<Block, kDigits>(args, row, t, end);
+  for (int32_t row = args.row_begin; row < args.row_end; row += kRowTile) {
+    const int32_t num_rows = args.row_end - row < kRowTile ? args.row_end - row : kRowTile;
+    for (int32_t t = 0; t < args.num_tokens; ++t) {
+      multiply_rows<Block, kDigits>(args, t, row, num_rows);
     }
   }
 }

@@ -20,41 +20,35 @@ struct alignas(64) Panel {
   __m512 biases[kPanelBlocks];
 };
 
-// fp16 numbers of sixteen rows, row_bytes apart.
-KIPP_INLINE __m512 gather_halves(const std::byte* first, ptrdiff_t row_bytes, int32_t num_rows) {
-  alignas(32) uint16_t halves[kRows] = {};
-  for (int32_t r = 0; r < num_rows; ++r) {
-    __builtin_memcpy(&halves[r], first + r * row_bytes, sizeof halves[r]);
-  }
-  return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(halves)));
+// The first word of a block of each row: its scale, and its bias behind it where it has one. One gather instead of
+// sixteen stores of two bytes, which a load of all of them would have to wait for.
+KIPP_INLINE __m512i first_words(const std::byte* first, __m512i row_offsets) {
+  return _mm512_i32gather_epi32(row_offsets, first, 1);
+}
+KIPP_INLINE __m512 halves_to_floats(__m512i words) {
+  return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words));
 }
 
-// Eight words of sixteen rows, turned: two rows share a register on the way in.
-KIPP_INLINE void turn_eight(const __m256i (&rows)[kRows], __m512i (&words)[kWords]) {
-  __m512i pairs[8];  // rows r and r + 8
-  for (int32_t r = 0; r < 8; ++r) {
-    pairs[r] = _mm512_inserti64x4(_mm512_castsi256_si512(rows[r]), rows[r + 8], 1);
+// Four words of each of sixteen rows, turned: lane r of words[k] is word k of row r. Rows beyond num_rows repeat row 0.
+KIPP_INLINE void turn_four(const std::byte* first, ptrdiff_t row_bytes, int32_t num_rows, __m512i* words) {
+  const auto row = [&](int32_t r) KIPP_INLINE_LAMBDA {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(first + (r < num_rows ? r : 0) * row_bytes));
+  };
+  __m512i z[4];  // quarters: rows i, 4 + i, 8 + i, 12 + i
+  for (int32_t i = 0; i < 4; ++i) {
+    z[i] = _mm512_castsi128_si512(row(i));
+    z[i] = _mm512_inserti32x4(z[i], row(4 + i), 1);
+    z[i] = _mm512_inserti32x4(z[i], row(8 + i), 2);
+    z[i] = _mm512_inserti32x4(z[i], row(12 + i), 3);
   }
-  __m512i a[8];
-  for (int32_t r = 0; r < 8; r += 2) {
-    a[r] = _mm512_unpacklo_epi32(pairs[r], pairs[r + 1]);
-    a[r + 1] = _mm512_unpackhi_epi32(pairs[r], pairs[r + 1]);
-  }
-  __m512i b[8];  // b[4g + k]: quarters are words k and 4 + k of rows 4g … 4g + 3, then of rows 8 + 4g …
-  for (int32_t g = 0; g < 8; g += 4) {
-    b[g] = _mm512_unpacklo_epi64(a[g], a[g + 2]);
-    b[g + 1] = _mm512_unpackhi_epi64(a[g], a[g + 2]);
-    b[g + 2] = _mm512_unpacklo_epi64(a[g + 1], a[g + 3]);
-    b[g + 3] = _mm512_unpackhi_epi64(a[g + 1], a[g + 3]);
-  }
-  const __m512i order = _mm512_setr_epi64(0, 1, 4, 5, 2, 3, 6, 7);  // rows 0 …, 8 …, 4 …, 12 … to their places
-  for (int32_t k = 0; k < 4; ++k) {
-    // Quarters of b[k]: word k of rows 0-3, word 4+k of rows 0-3, word k of rows 8-11, word 4+k of rows 8-11.
-    const __m512i low = _mm512_shuffle_i32x4(b[k], b[4 + k], 0x88);   // word k of rows 0-3, 8-11, 4-7, 12-15
-    const __m512i high = _mm512_shuffle_i32x4(b[k], b[4 + k], 0xDD);  // word 4+k likewise
-    words[k] = _mm512_permutexvar_epi64(order, low);
-    words[4 + k] = _mm512_permutexvar_epi64(order, high);
-  }
+  const __m512i first_low = _mm512_unpacklo_epi32(z[0], z[1]);
+  const __m512i first_high = _mm512_unpackhi_epi32(z[0], z[1]);
+  const __m512i last_low = _mm512_unpacklo_epi32(z[2], z[3]);
+  const __m512i last_high = _mm512_unpackhi_epi32(z[2], z[3]);
+  words[0] = _mm512_unpacklo_epi64(first_low, last_low);
+  words[1] = _mm512_unpackhi_epi64(first_low, last_low);
+  words[2] = _mm512_unpacklo_epi64(first_high, last_high);
+  words[3] = _mm512_unpackhi_epi64(first_high, last_high);
 }
 
 template <typename Block>
@@ -63,12 +57,9 @@ void fill_block(const std::byte* first, ptrdiff_t row_bytes, int32_t num_rows, _
 template <>
 KIPP_INLINE void fill_block<Q8Block>(const std::byte* first, ptrdiff_t row_bytes, int32_t num_rows,
                                      __m512i (&words)[kWords]) {
-  __m256i rows[kRows];
-  for (int32_t r = 0; r < kRows; ++r) {
-    const std::byte* weights = first + (r < num_rows ? r : 0) * row_bytes + offsetof(Q8Block, weights);
-    rows[r] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights));
-  }
-  turn_eight(rows, words);
+  const std::byte* weights = first + offsetof(Q8Block, weights);
+  turn_four(weights, row_bytes, num_rows, words);
+  turn_four(weights + 16, row_bytes, num_rows, words + 4);
   const __m512i offset = _mm512_set1_epi8(static_cast<char>(kUnsignedOffset));
   for (int32_t k = 0; k < kWords; ++k) {
     words[k] = _mm512_xor_si512(words[k], offset);
@@ -78,24 +69,30 @@ KIPP_INLINE void fill_block<Q8Block>(const std::byte* first, ptrdiff_t row_bytes
 template <>
 KIPP_INLINE void fill_block<Affine4Block>(const std::byte* first, ptrdiff_t row_bytes, int32_t num_rows,
                                           __m512i (&words)[kWords]) {
-  const __m128i low_half = _mm_set1_epi8(0x0F);
-  __m256i rows[kRows];
-  for (int32_t r = 0; r < kRows; ++r) {
-    const std::byte* nibbles = first + (r < num_rows ? r : 0) * row_bytes + offsetof(Affine4Block, nibbles);
-    const __m128i both = _mm_loadu_si128(reinterpret_cast<const __m128i*>(nibbles));
-    rows[r] = _mm256_set_m128i(_mm_and_si128(_mm_srli_epi16(both, 4), low_half), _mm_and_si128(both, low_half));
+  __m512i both[4];
+  turn_four(first + offsetof(Affine4Block, nibbles), row_bytes, num_rows, both);
+  const __m512i low_half = _mm512_set1_epi8(0x0F);
+  for (int32_t k = 0; k < 4; ++k) {
+    words[k] = _mm512_and_si512(both[k], low_half);
+    words[4 + k] = _mm512_and_si512(_mm512_srli_epi16(both[k], 4), low_half);
   }
-  turn_eight(rows, words);
 }
 
 template <typename Block>
 void fill_panel(const std::byte* first, ptrdiff_t row_bytes, int32_t num_rows, int32_t num_blocks, Panel& panel) {
+  constexpr int32_t kGroupBytes = kRows * static_cast<int32_t>(sizeof(Block));  // a block of all rows
+  const std::byte* next = first + kRows * row_bytes;
+  const __m512i row_numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i row_offsets = _mm512_maskz_mullo_epi32(static_cast<__mmask16>((1U << num_rows) - 1U), row_numbers,
+                                                       _mm512_set1_epi32(static_cast<int32_t>(row_bytes)));
   for (int32_t b = 0; b < num_blocks; ++b) {
     const std::byte* block = first + ptrdiff_t{b} * static_cast<ptrdiff_t>(sizeof(Block));
+    prefetch(next + ptrdiff_t{b} * kGroupBytes, kGroupBytes);
     fill_block<Block>(block, row_bytes, num_rows, panel.words[b]);
-    panel.scales[b] = gather_halves(block, row_bytes, num_rows);
+    const __m512i words = first_words(block, row_offsets);
+    panel.scales[b] = halves_to_floats(words);
     if constexpr (Block::kHasBias) {
-      panel.biases[b] = gather_halves(block + offsetof(Block, bias), row_bytes, num_rows);
+      panel.biases[b] = halves_to_floats(_mm512_srli_epi32(words, 16));
     }
   }
 }
@@ -113,14 +110,14 @@ KIPP_INLINE __m512i dot_digit(__m512i sum, const __m512i (&words)[kWords], const
 template <typename Block, int32_t kDigits>
 KIPP_INLINE __m512 exact_sum(const __m512i (&words)[kWords], const FixedRun<kDigits>& run) {
   constexpr int32_t kOffset = Block::kHasBias ? 0 : static_cast<int32_t>(kUnsignedOffset);
+  // A chain for each digit: the instruction takes five cycles, and two can start in one.
   const __m512i first = dot_digit(_mm512_setzero_si512(), words, run.digits[0]);
-  __m512i high = dot_digit(_mm512_slli_epi32(first, 8), words, run.digits[1]);
-  high = _mm512_sub_epi32(high, _mm512_set1_epi32(kOffset * run.high_sum));
+  const __m512i second = dot_digit(_mm512_set1_epi32(-kOffset * run.high_sum), words, run.digits[1]);
+  const __m512i high = _mm512_add_epi32(_mm512_slli_epi32(first, 8), second);
   if constexpr (kDigits == 2) {
     return _mm512_cvtepi32_ps(high);
   } else {
-    __m512i last = dot_digit(_mm512_setzero_si512(), words, run.digits[2]);
-    last = _mm512_sub_epi32(last, _mm512_set1_epi32(kOffset * run.digit_sum));
+    const __m512i last = dot_digit(_mm512_set1_epi32(-kOffset * run.digit_sum), words, run.digits[2]);
     return _mm512_fmadd_ps(_mm512_cvtepi32_ps(high), _mm512_set1_ps(256.0F), _mm512_cvtepi32_ps(last));
   }
 }

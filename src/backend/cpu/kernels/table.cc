@@ -24,6 +24,9 @@ const Kernels& kernels() {
 #if defined(__AVX512VNNI__)
               {kMatmulQ8Vnni16, kMatmulQ8Vnni24},
               {kMatmulAffine4Vnni16, kMatmulAffine4Vnni24},
+#elif defined(__AVX2__)
+              {kMatmulQ8Madd16, kMatmulQ8Madd24},
+              {kMatmulAffine4Madd16, kMatmulAffine4Madd24},
 #else
               {kMatmulQ8Int16, kMatmulQ8Int24},
               {kMatmulAffine4Int16, kMatmulAffine4Int24},
