@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,7 +29,9 @@ struct ModelOptions {
   int32_t context = 0;      // positions a session may hold; 0: min(the checkpoint's, 4096)
   int32_t num_blocks = 0;   // KV blocks of 32 positions in the pool; 0: enough for one session
   bool allow_synthetic = false;
-  bool round_kv = true;         // test switch: false keeps K and V in FP32
+  bool copy_weights = false;  // into huge pages of the process; else the file is mapped and used where it is
+  std::function<void(uint64_t copied, uint64_t size)> on_copied = {};  // bytes so far and in all
+  bool round_kv = true;                                                // test switch: false keeps K and V in FP32
   uint64_t placement_seed = 0;  // test switch: not 0 hands out the pool's blocks in an order drawn from it
 };
 

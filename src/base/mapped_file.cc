@@ -1,4 +1,4 @@
-// POSIX implementation of MappedFile.
+// POSIX implementation of MappedFile; huge pages are Linux's.
 #include "base/mapped_file.h"
 
 #include <fcntl.h>
@@ -7,7 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -19,22 +23,30 @@ std::string reason() {
 }
 
 struct Descriptor {
-  int fd;
-  ~Descriptor() { ::close(fd); }  // the mapping outlives the descriptor
+  int fd = -1;
+  size_t size = 0;
+
+  Descriptor() = default;
+  Descriptor(Descriptor&& other) noexcept : fd(std::exchange(other.fd, -1)), size(other.size) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {  // a mapping outlives it
+    if (fd >= 0) {
+      ::close(fd);
+    }
+  }
 };
 
-}  // namespace
-
-Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
+// A regular file that is not empty.
+Result<Descriptor> open_file(const std::filesystem::path& path) {
   // Non-blocking, so that a pipe without a writer is refused below instead of waited for; no effect on a file.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) {
+  Descriptor file;
+  file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file.fd < 0) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo;
     return make_error(code, fmt::format("{}: cannot open: {}", path.string(), reason()));
   }
-  const Descriptor descriptor{fd};
   struct stat status{};
-  if (::fstat(fd, &status) != 0) {
+  if (::fstat(file.fd, &status) != 0) {
     return make_error(ErrorCode::kIo, fmt::format("{}: cannot stat: {}", path.string(), reason()));
   }
   if (!S_ISREG(status.st_mode)) {
@@ -43,15 +55,78 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   if (status.st_size == 0) {
     return make_error(ErrorCode::kIo, fmt::format("{}: the file is empty", path.string()));
   }
-  const auto size = static_cast<size_t>(status.st_size);
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-  if (data == MAP_FAILED) {
-    return make_error(ErrorCode::kIo, fmt::format("{}: cannot map {} bytes: {}", path.string(), size, reason()));
-  }
-  MappedFile file;
-  file.data_ = static_cast<const std::byte*>(data);
-  file.size_ = size;
+  file.size = static_cast<size_t>(status.st_size);
   return file;
+}
+
+// Success of the advice proves nothing (huge_page_bytes does), and refusal costs only speed.
+void ask_for_huge_pages(void* data, size_t size) {
+#ifdef MADV_HUGEPAGE
+  static_cast<void>(::madvise(data, size, MADV_HUGEPAGE));
+#else
+  static_cast<void>(data);
+  static_cast<void>(size);
+#endif
+}
+
+}  // namespace
+
+Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
+  KIPP_ASSIGN(const Descriptor file, open_file(path));
+  void* data = ::mmap(nullptr, file.size, PROT_READ, MAP_SHARED, file.fd, 0);
+  if (data == MAP_FAILED) {
+    return make_error(ErrorCode::kIo, fmt::format("{}: cannot map {} bytes: {}", path.string(), file.size, reason()));
+  }
+  ask_for_huge_pages(data, file.size);
+  return MappedFile(static_cast<const std::byte*>(data), file.size);
+}
+
+Result<MappedFile> MappedFile::copy(const std::filesystem::path& path, const Progress& on_progress) {
+  constexpr size_t kPiece = size_t{16} << 20;
+  KIPP_ASSIGN(const Descriptor file, open_file(path));
+  void* memory = ::mmap(nullptr, file.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    return make_error(ErrorCode::kCapacity,
+                      fmt::format("{}: no memory for its {} bytes: {}", path.string(), file.size, reason()));
+  }
+  ask_for_huge_pages(memory, file.size);
+  auto* data = static_cast<std::byte*>(memory);
+  MappedFile copied(data, file.size);
+  for (size_t done = 0; done < file.size;) {
+    const ssize_t count = ::pread(file.fd, data + done, std::min(kPiece, file.size - done), static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count <= 0) {
+      return make_error(ErrorCode::kIo, fmt::format("{}: expected {} bytes, could read {}: {}", path.string(),
+                                                    file.size, done, count == 0 ? "it was cut short" : reason()));
+    }
+    done += static_cast<size_t>(count);
+    if (on_progress) {
+      on_progress(done, file.size);
+    }
+  }
+  static_cast<void>(::mprotect(memory, file.size, PROT_READ));
+  return copied;
+}
+
+size_t MappedFile::huge_page_bytes() const {
+  std::ifstream maps("/proc/self/smaps");
+  const auto begin = reinterpret_cast<uintptr_t>(data_);
+  bool ours = false;
+  size_t kilobytes = 0;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t first = 0;
+    uintptr_t end = 0;
+    size_t count = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &first, &end) == 2) {
+      ours = first < begin + size_ && end > begin;
+    } else if (ours && (std::sscanf(line.c_str(), "FilePmdMapped: %zu", &count) == 1 ||
+                        std::sscanf(line.c_str(), "AnonHugePages: %zu", &count) == 1)) {
+      kilobytes += count;
+    }
+  }
+  return std::min(kilobytes * 1024, size_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 
 #include "kipp/error.h"
@@ -14,9 +16,18 @@ class MappedFile {
  public:
   MappedFile() = default;
   // Errors: kNotFound (no such file), kIo (a folder, a device, unreadable, empty, or the map failed).
+  // Asks for huge pages, which some file systems have for a file's pages in memory (huge_page_bytes).
   static Result<MappedFile> open(const std::filesystem::path& path);
+  // The same bytes copied into memory of the process, in huge pages where the system has them: takes the file's size in
+  // memory and the time to read it. on_progress: bytes copied so far and in all; may be empty. Errors: those of open,
+  // kCapacity (not enough memory), kIo (the file was cut short meanwhile).
+  using Progress = std::function<void(uint64_t copied, uint64_t size)>;
+  static Result<MappedFile> copy(const std::filesystem::path& path, const Progress& on_progress);
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  // How much of it lies in huge pages now, as the system reports it; pages that were never touched do not count. A walk
+  // over the page tables: milliseconds.
+  size_t huge_page_bytes() const;
 
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -25,6 +36,8 @@ class MappedFile {
   ~MappedFile();
 
  private:
+  MappedFile(const std::byte* data, size_t size) : data_(data), size_(size) {}
+
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
 };

@@ -35,12 +35,13 @@ Result<std::unique_ptr<Model>> Model::open(const std::filesystem::path& artifact
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("num_blocks: expected 0 (the default) or more, found {}", options.num_blocks));
   }
-  KIPP_ASSIGN(auto backend,
-              create_backend(options.backend, {.num_threads = options.num_threads,
-                                               .round_kv = options.round_kv,
-                                               .precision = options.precision,
-                                               .isa = options.isa}));
-  KIPP_ASSIGN(auto file, ModelFile::open(artifact, {.allow_synthetic = options.allow_synthetic}));
+  KIPP_ASSIGN(auto backend, create_backend(options.backend, {.num_threads = options.num_threads,
+                                                             .round_kv = options.round_kv,
+                                                             .precision = options.precision,
+                                                             .isa = options.isa}));
+  KIPP_ASSIGN(auto file, ModelFile::open(artifact, {.allow_synthetic = options.allow_synthetic,
+                                                    .copy = options.copy_weights,
+                                                    .on_progress = options.on_copied}));
   KIPP_ASSIGN(const int32_t context, choose_context(file.info(), options));
   KIPP_ASSIGN(auto tokenizer, Tokenizer::create(file.tokenizer()));
   const int32_t num_blocks = options.num_blocks == 0 ? blocks_for(context) : options.num_blocks;

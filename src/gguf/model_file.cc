@@ -17,7 +17,7 @@ struct Contents {
   size_t header_bytes;
 };
 
-Result<Contents> read_contents(std::span<const std::byte> file, ModelFile::Options options) {
+Result<Contents> read_contents(std::span<const std::byte> file, const ModelFile::Options& options) {
   Contents contents{};
   KIPP_ASSIGN(const gguf::Header header, gguf::parse_header(file));
   gguf::MetadataReader reader(header.metadata);
@@ -31,10 +31,14 @@ Result<Contents> read_contents(std::span<const std::byte> file, ModelFile::Optio
 
 }  // namespace
 
-Result<ModelFile> ModelFile::open(const std::filesystem::path& path, Options options) {
+Result<ModelFile> ModelFile::open(const std::filesystem::path& path, const Options& options) {
   ModelFile model;
   model.path_ = path;
-  KIPP_ASSIGN(model.file_, MappedFile::open(path));
+  if (options.copy) {
+    KIPP_ASSIGN(model.file_, MappedFile::copy(path, options.on_progress));
+  } else {
+    KIPP_ASSIGN(model.file_, MappedFile::open(path));
+  }
   auto contents = read_contents(model.file_.bytes(), options);
   if (!contents) {
     return make_error(contents.error().code, fmt::format("{}: {}", path.string(), contents.error().message));

@@ -51,18 +51,21 @@ struct ArtifactInfo {
 class ModelFile {
  public:
   struct Options {
-    bool allow_synthetic = false;  // accept a synthetic twin (weights drawn from a seed)
+    bool allow_synthetic = false;           // accept a synthetic twin (weights drawn from a seed)
+    bool copy = false;                      // into memory of the process (MappedFile::copy) instead of mapping the file
+    MappedFile::Progress on_progress = {};  // of the copy
   };
 
   // Errors: kNotFound, kIo; kInvalidArtifact naming the field, what was expected and what was found; kUnsupported for
   // an architecture or scheme that Kipp does not run, and for a synthetic twin without allow_synthetic.
-  static Result<ModelFile> open(const std::filesystem::path& path, Options options);
+  static Result<ModelFile> open(const std::filesystem::path& path, const Options& options);
 
   const ArtifactInfo& info() const { return info_; }
   const ModelWeights& weights() const { return weights_; }
   // Views into the mapped header: valid as long as this ModelFile lives.
   const TokenizerSource& tokenizer() const { return tokenizer_; }
   std::span<const std::byte> bytes() const { return file_.bytes(); }  // the whole file; WeightView offsets index it
+  size_t huge_page_bytes() const { return file_.huge_page_bytes(); }  // MappedFile::huge_page_bytes
   const std::filesystem::path& path() const { return path_; }
   // sha256 (hex) over the header: every metadata key and tensor entry, so also the sources' hashes. Computed
   // on each call (about 30 ms): opening must not pay for it.

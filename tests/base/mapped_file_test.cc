@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace kipp {
 namespace {
@@ -34,6 +36,46 @@ class MappedFileTest : public testing::Test {
 
   std::filesystem::path folder_;
 };
+
+TEST_F(MappedFileTest, CopiesTheBytes) {
+  std::string content(40'000'000, 'x');
+  content.back() = 'y';
+  std::vector<uint64_t> seen;
+  const auto file = MappedFile::copy(write(content), [&](uint64_t copied, uint64_t size) {
+    EXPECT_EQ(size, content.size());
+    seen.push_back(copied);
+  });
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(text(*file), content);
+  EXPECT_GE(seen.size(), 3U);
+  EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
+  EXPECT_EQ(seen.back(), content.size());
+}
+
+TEST_F(MappedFileTest, TellsHugePagesFromOthers) {
+  const auto small = MappedFile::open(write("less than a huge page"));
+  ASSERT_TRUE(small);
+  EXPECT_EQ(small->huge_page_bytes(), 0U);
+  std::ifstream setting("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string choices;
+  std::getline(setting, choices);
+  if (choices.empty() || choices.find("[never]") != std::string::npos) {
+    GTEST_SKIP() << "this system has no huge pages for memory of a process: " << choices;
+  }
+  const auto large = MappedFile::copy(write(std::string(64'000'000, 'z')), {});
+  ASSERT_TRUE(large);
+  EXPECT_LE(large->huge_page_bytes(), large->bytes().size());
+  EXPECT_EQ(large->huge_page_bytes() % (size_t{2} << 20), 0U);
+}
+
+TEST_F(MappedFileTest, ACopyRefusesWhatAMapRefuses) {
+  const auto missing = MappedFile::copy(folder_ / "none", {});
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
+  const auto folder = MappedFile::copy(folder_, {});
+  ASSERT_FALSE(folder);
+  EXPECT_EQ(folder.error().code, ErrorCode::kIo);
+}
 
 TEST_F(MappedFileTest, ShowsTheBytes) {
   const auto file = MappedFile::open(write("some bytes"));

@@ -1,6 +1,7 @@
 // See twin.h.
 #include "engine/twin.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <random>
 
@@ -8,8 +9,11 @@
 
 namespace kipp {
 
+// The tests run on the oracle, and once more on the backend that KIPP_TEST_BACKEND names.
 ModelOptions twin_options() {
-  return {.num_threads = 2, .context = 512, .allow_synthetic = true};
+  const char* backend = std::getenv("KIPP_TEST_BACKEND");
+  return {
+      .backend = backend == nullptr ? "oracle" : backend, .num_threads = 2, .context = 512, .allow_synthetic = true};
 }
 
 std::unique_ptr<Model> open_twin(const ModelOptions& options) {
