@@ -7,13 +7,14 @@
 # make bench        run the benchmarks and print them; BENCH=--record keeps them in bench/results
 # make interchange   build llama.cpp, and compare Kipp with it and with the gguf package (docs/interchange.md); takes long
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo checkpoint quickstart test lint bench asan tsan fuzz faults interchange clean
+.PHONY: help setup build demo demo-schemes checkpoint quickstart test lint bench asan tsan fuzz faults interchange clean
 
 CHECKPOINT ?= kipp-demo
 PYTHON := .venv/bin/python
 KIPP := build/release/bin/kipp
 MODELS := models
 DEMO := $(MODELS)/kipp-kipp-demo-bf16.gguf
+DEMO_SCHEMES := $(MODELS)/kipp-kipp-demo-q8_0.gguf $(MODELS)/kipp-kipp-demo-affine4_gs32.gguf
 MODEL := $(MODELS)/kipp-$(CHECKPOINT)-bf16.gguf
 
 # How quickstart asks: a base checkpoint has no chat template, and the others would think for long on this backend.
@@ -46,7 +47,15 @@ $(DEMO): $(wildcard tools/demo/checkpoint/*) tools/convert_to_gguf.py
 	@$(PYTHON) -m tools.demo.unpack --output build/demo-snapshot
 	@$(PYTHON) -m tools.convert_to_gguf --checkpoint kipp-demo --source build/demo-snapshot --output $(DEMO)
 
+# The quantised schemes, for the gates and the comparison with llama.cpp.
+$(MODELS)/kipp-kipp-demo-%.gguf: $(wildcard tools/demo/checkpoint/*) tools/convert_to_gguf.py tools/block_quantization.py
+	@mkdir -p $(MODELS)
+	@$(PYTHON) -m tools.demo.unpack --output build/demo-snapshot-$*
+	@$(PYTHON) -m tools.convert_to_gguf --checkpoint kipp-demo --source build/demo-snapshot-$* --scheme $* --output $@
+
 demo: setup $(DEMO)
+
+demo-schemes: demo $(DEMO_SCHEMES)
 
 checkpoint: setup
 	@$(PYTHON) -m tools.download_model $(CHECKPOINT) --output $(MODELS)/$(CHECKPOINT)

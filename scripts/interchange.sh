@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
 cmake --preset release -DKIPP_BUILD_TESTS=ON
 cmake --build --preset release -j "$jobs" --target kipp_cli interchange_logits
+make --no-print-directory demo-schemes
 export KIPP_BINARY=build/release/bin/kipp
 export KIPP_LOGITS_BINARY=build/release/tests/interchange/interchange_logits
 export KIPP_DEMO_ARTIFACT=models/kipp-kipp-demo-bf16.gguf

@@ -5,7 +5,10 @@ The keys: docs/artifact.md. Their order is that of `artifact_metadata`; tensors 
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
+import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,11 +16,13 @@ import numpy as np
 from tqdm import tqdm
 
 from tools.atomic_file import BUFFER_BYTES, AtomicFile
+from tools.block_quantization import UnencodableBlockError
 from tools.checkpoints import END_OF_TEXT, HEAD_DIM, NUM_KV_HEADS, RMS_NORM_EPSILON, VOCAB_SIZE, Checkpoint
+from tools.errors import mismatch
 from tools.gguf_writer import ALIGNMENT, GgufWriter, Metadata, TensorInfo, ValueType
 from tools.model_tensors import ModelTensor, model_tensors
 from tools.tokenizer_metadata import TokenizerMetadata
-from tools.weight_schemes import WeightScheme
+from tools.weight_schemes import Encoding, WeightScheme
 
 FORMAT_VERSION = 1
 SYNTHETIC_REPOSITORY = "synthetic/"
@@ -145,23 +150,55 @@ def _kipp_keys(source: ArtifactSource, scheme: WeightScheme) -> list[Metadata]:
     return keys
 
 
-def write_artifact(path: Path, source: ArtifactSource, scheme: WeightScheme, weights: TensorSource) -> int:
-    """Writes the artifact under its name only once it is whole. Returns its size in bytes."""
+def write_artifact(path: Path, source: ArtifactSource, scheme: WeightScheme, weights: TensorSource, *,
+                   jobs: int | None = None) -> int:
+    """Writes the artifact under its name only once it is whole; `jobs` threads encode. Returns its size in bytes."""
     tensors = model_tensors(source.checkpoint, source.num_layers)
     infos = [tensor_info(tensor, scheme) for tensor in tensors]
     with AtomicFile(path) as file:
         writer = GgufWriter(file, artifact_metadata(source, scheme), infos)
         with tqdm(total=writer.total_bytes, unit="B", unit_scale=True, desc=path.name, disable=None) as progress:
-            for tensor in tensors:
-                writer.begin_tensor(tensor.gguf_name)
-                encode = scheme.encoding_of(tensor).encode
-                for bits in weights(tensor):
-                    encoded = encode(bits.reshape(-1, tensor.columns))
-                    writer.write(encoded.data)
-                    progress.update(encoded.nbytes)
+            for tensor, is_first, piece in encoded_pieces(path, tensors, scheme, weights, jobs or os.cpu_count() or 1):
+                if is_first:
+                    writer.begin_tensor(tensor.gguf_name)
+                writer.write(piece.data)
+                progress.update(piece.nbytes)
         writer.finish()
         file.commit()
     return writer.total_bytes
+
+
+def encoded_pieces(path: Path, tensors: Sequence[ModelTensor], scheme: WeightScheme, weights: TensorSource,
+                   jobs: int) -> Iterator[tuple[ModelTensor, bool, np.ndarray]]:
+    """(tensor, whether it begins here, stored bytes) in order, encoded in threads a bounded number of pieces ahead.
+
+    numpy releases the interpreter lock. Pieces of one tensor would keep few threads busy: the queue spans tensors.
+    """
+    waiting: deque[tuple[ModelTensor, bool, concurrent.futures.Future[np.ndarray]]] = deque()
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for tensor in tensors:
+            position = 0
+            for bits in weights(tensor):
+                rows = bits.reshape(-1, tensor.columns)
+                piece = pool.submit(encode_piece, path, tensor, position, scheme.encoding_of(tensor), rows)
+                waiting.append((tensor, position == 0, piece))
+                position += bits.size
+                if len(waiting) > jobs:
+                    tensor_of, is_first, done = waiting.popleft()
+                    yield tensor_of, is_first, done.result()
+        for tensor_of, is_first, done in waiting:
+            yield tensor_of, is_first, done.result()
+
+
+def encode_piece(path: Path, tensor: ModelTensor, position: int, encoding: Encoding, rows: np.ndarray) -> np.ndarray:
+    """position: of the first of these weights in the tensor."""
+    try:
+        return encoding.encode(rows)
+    except UnencodableBlockError as error:
+        block = position // encoding.block_elements + error.block
+        item = f"tensor {tensor.hf_name}, block {block} of {encoding.block_elements} weights"
+        found = f"one that needs more: {error.weight:g}"
+        raise mismatch(path, item, f"weights whose {error.field} fits fp16 (at most 65504)", found) from error
 
 
 def tensor_info(tensor: ModelTensor, scheme: WeightScheme) -> TensorInfo:

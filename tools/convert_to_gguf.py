@@ -87,13 +87,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--source", type=Path, metavar="DIR", help="the snapshot (default: models/<id>)")
     parser.add_argument("--output", type=Path, metavar="FILE",
                         help="the artifact, or a folder for it (default: models/kipp-<id>-<scheme>.gguf)")
+    parser.add_argument("--scheme", choices=list(SCHEMES), default="bf16",
+                        help="how the projections of the layers are stored: bf16, exact; q8_0, 8.5 bits a weight, "
+                        "near-lossless; affine4_gs32, 5 bits, lossy (default: bf16)")
     parser.add_argument("--think-tokens", choices=("isolate", "split"),
                         help="override whether <think>, </think>, <tool_response>, </tool_response> are tokens of "
                         "their own; recorded in the artifact (default: as the registry says)")
     parser.add_argument("--allow-synthetic", action="store_true", help="accept a synthetic twin's snapshot")
     arguments = parser.parse_args(argv)
     source = arguments.source or MODELS_FOLDER / arguments.checkpoint
-    path = convert(arguments.checkpoint, source, arguments.output, SCHEMES["bf16"],
+    path = convert(arguments.checkpoint, source, arguments.output, SCHEMES[arguments.scheme],
                    think_tokens=arguments.think_tokens, allow_synthetic=arguments.allow_synthetic)
     print(path)
     return 0

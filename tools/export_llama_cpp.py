@@ -1,7 +1,8 @@
 """Writes an artifact once more as a GGUF that llama.cpp runs: the norms widened to F32, nothing else changed.
 
 llama.cpp wants the weights of a norm in F32. Widening BF16 is exact, so both files hold the same model; the keys are
-the same bytes, and so is every other tensor. Kipp itself opens only the artifact. More: docs/interchange.md.
+the same bytes, and so is every other tensor, in every scheme: Q8_0 and Q4_1 (AFFINE4's) are GGML's own. Kipp itself
+opens only the artifact. More: docs/interchange.md.
 
 The artifact is checked first: its keys and tensors against the registry, its length against both. The export appears
 only when it is whole and synced; a link as --output is followed, and nothing but a regular file is replaced, never the
@@ -31,10 +32,10 @@ from tools.errors import ToolError, mismatch
 from tools.gguf_reader import GgufFile
 from tools.gguf_writer import ALIGNMENT, GgufWriter, Metadata, TensorInfo, ValueType, align
 from tools.model_tensors import ModelTensor, TensorRole, model_tensors
-from tools.weight_schemes import BF16
+from tools.weight_schemes import SCHEMES, WeightScheme
 
 GGML_F32 = 0
-BF16_BYTES, F32_BYTES = 2, 4
+F32_BYTES = 4
 NORMS = (TensorRole.LAYER_NORM, TensorRole.FINAL_NORM)
 
 EPILOG = """\
@@ -76,12 +77,20 @@ def require_layers(file: GgufFile, checkpoint: Checkpoint, allow_synthetic: bool
     return num_layers
 
 
-def require_artifact(file: GgufFile, allow_synthetic: bool) -> dict[str, ModelTensor]:
-    """Its tensors by name, in the order of the file, once they are known to be those of the registry's entry."""
+def require_scheme(file: GgufFile) -> WeightScheme:
+    name = str(require_key(file, "kipp.quant.scheme", ValueType.STRING))
+    if name not in SCHEMES:
+        raise mismatch(file.path, "kipp.quant.scheme", f"one of {', '.join(SCHEMES)}", name)
+    require_key(file, "general.file_type", ValueType.U32, SCHEMES[name].file_type)
+    return SCHEMES[name]
+
+
+def require_artifact(file: GgufFile, allow_synthetic: bool) -> tuple[WeightScheme, dict[str, ModelTensor]]:
+    """Its scheme, and its tensors in the order of the file, once they are known to be those of the registry's entry."""
     require_key(file, "general.architecture", ValueType.STRING, "qwen3")
     require_key(file, "kipp.format_version", ValueType.U32, FORMAT_VERSION)
     require_key(file, "general.alignment", ValueType.U32, ALIGNMENT)
-    require_key(file, "kipp.quant.scheme", ValueType.STRING, "bf16")
+    scheme = require_scheme(file)
     checkpoint_id = require_key(file, "kipp.checkpoint.id", ValueType.STRING)
     try:
         checkpoint = find_checkpoint(str(checkpoint_id))
@@ -97,19 +106,25 @@ def require_artifact(file: GgufFile, allow_synthetic: bool) -> dict[str, ModelTe
         dimensions = tuple(reversed(expected[name].shape))
         if entry.dimensions != dimensions:
             raise mismatch(file.path, f"tensor {name}: dimensions", dimensions, entry.dimensions)
-        if entry.ggml_type != BF16.ggml_type:
-            raise mismatch(file.path, f"tensor {name}: type", f"BF16 ({BF16.ggml_type})", entry.ggml_type)
-    require_layout(file)
-    return {name: expected[name] for name in file.tensors}
+        encoding = scheme.encoding_of(expected[name])
+        if entry.ggml_type != encoding.ggml_type:
+            raise mismatch(file.path, f"tensor {name}: type", f"{encoding.name} ({encoding.ggml_type})",
+                           entry.ggml_type)
+    require_layout(file, {name: stored_bytes(tensor, scheme) for name, tensor in expected.items()})
+    return scheme, {name: expected[name] for name in file.tensors}
 
 
-def require_layout(file: GgufFile) -> None:
+def stored_bytes(tensor: ModelTensor, scheme: WeightScheme) -> int:
+    return scheme.encoding_of(tensor).num_bytes(tensor.num_elements)
+
+
+def require_layout(file: GgufFile, num_bytes: dict[str, int]) -> None:
     """The tensors' data, in whatever order, fill the file from the header to its last byte."""
     position = 0
     for name, entry in sorted(file.tensors.items(), key=lambda item: item[1].offset):
         if entry.offset != align(position):
             raise mismatch(file.path, f"tensor {name}: offset", align(position), entry.offset)
-        position = entry.offset + BF16_BYTES * file.num_elements(name)
+        position = entry.offset + num_bytes[name]
     if file.num_bytes != file.data_start + position:
         raise mismatch(file.path, "length", f"{file.data_start + position} bytes", file.num_bytes)
 
@@ -125,16 +140,16 @@ def exported_metadata(file: GgufFile) -> list[Metadata]:
     return entries
 
 
-def exported_info(tensor: ModelTensor) -> TensorInfo:
+def exported_info(tensor: ModelTensor, scheme: WeightScheme) -> TensorInfo:
     dimensions = tuple(reversed(tensor.shape))
     if tensor.role in NORMS:
         return TensorInfo(tensor.gguf_name, dimensions, GGML_F32, F32_BYTES * tensor.num_elements)
-    return TensorInfo(tensor.gguf_name, dimensions, BF16.ggml_type, BF16_BYTES * tensor.num_elements)
+    return TensorInfo(tensor.gguf_name, dimensions, scheme.encoding_of(tensor).ggml_type, stored_bytes(tensor, scheme))
 
 
-def exported_pieces(file: GgufFile, tensor: ModelTensor) -> Iterator[memoryview]:
+def exported_pieces(file: GgufFile, tensor: ModelTensor, scheme: WeightScheme) -> Iterator[memoryview]:
     """The bytes of one tensor as the export has them, a bounded piece at a time."""
-    num_bytes = BF16_BYTES * tensor.num_elements
+    num_bytes = stored_bytes(tensor, scheme)
     for start in range(0, num_bytes, PIECE_BYTES):
         data = file.read(tensor.gguf_name, start, min(PIECE_BYTES, num_bytes - start))
         yield widen(np.frombuffer(data, "<u2")).astype("<f4").data if tensor.role in NORMS else memoryview(data)
@@ -149,14 +164,14 @@ def export(artifact: Path, output: Path | None, *, allow_synthetic: bool = False
     if path.exists() and artifact.exists() and path.samefile(artifact):
         raise ToolError(f"{path}: is the artifact itself; name another file with --output")
     with GgufFile(artifact) as file:
-        tensors = require_artifact(file, allow_synthetic)
+        scheme, tensors = require_artifact(file, allow_synthetic)
         metadata = exported_metadata(file)
         with AtomicFile(path) as target:
-            writer = GgufWriter(target, metadata, [exported_info(tensor) for tensor in tensors.values()])
+            writer = GgufWriter(target, metadata, [exported_info(tensor, scheme) for tensor in tensors.values()])
             with tqdm(total=writer.total_bytes, unit="B", unit_scale=True, desc=path.name, disable=None) as progress:
                 for name, tensor in tensors.items():
                     writer.begin_tensor(name)
-                    for piece in exported_pieces(file, tensor):
+                    for piece in exported_pieces(file, tensor, scheme):
                         writer.write(piece)
                         progress.update(piece.nbytes)
             writer.finish()

@@ -3,7 +3,8 @@
 The output folder gets manifest.json and one safetensors file a prompt: ids, the final hidden state at every position
 (the gates recompute every logit from it), full-vocabulary logits and residual taps at some positions, 8 greedy ids.
 A reference in BF16 also leaves nmse-max.txt with its looser bound, which the manifest announces; an FP32 one removes
-it. Needs requirements/reference.txt.
+it. The reference of a quantised artifact holds the weights that its bytes stand for; how far these lead from the BF16
+weights goes into the manifest, and needs the BF16 artifact's vectors. Needs requirements/reference.txt.
 """
 
 from __future__ import annotations
@@ -164,14 +165,16 @@ def write_bound(output: Path, dtype: str) -> float | None:
 
 
 def write_vectors(source: ReferenceSource, prompts: list[Prompt], arguments: argparse.Namespace) -> None:
+    from tools.reference_loss import Bf16Vectors, Loss, loss_of
     from tools.reference_model import DTYPES, load_reference, observe
 
     output: Path = arguments.output
     output.mkdir(parents=True, exist_ok=True)
+    bf16 = Bf16Vectors(arguments.bf16_vectors, source, arguments.dtype) if arguments.bf16_vectors else None
     model = load_reference(source, arguments.device, DTYPES[arguments.dtype])
     num_tokens = source.num_tokens
     bound = write_bound(output, arguments.dtype)
-    entries = []
+    entries, total = [], Loss()
     for prompt in tqdm(prompts, desc="prompts", disable=None):
         seen = observe(model, prompt.ids, prompt.logit_positions, prompt.tap_positions, num_tokens)
         if not np.isfinite(seen.final_hidden).all():
@@ -189,6 +192,10 @@ def write_vectors(source: ReferenceSource, prompts: list[Prompt], arguments: arg
         write_file(output / file_name, data)
         entries.append({"name": prompt.name, "file": file_name, "sha256": hashlib.sha256(data).hexdigest(),
                         "num_tokens": len(prompt.ids), "text": prompt.text})
+        if bf16:
+            loss = loss_of(model.lm_head, seen.final_hidden, bf16.final_hidden(prompt.name, prompt.ids))
+            entries[-1]["loss_against_bf16"] = loss.facts()
+            total.add(loss)
     manifest = {
         "format_version": FORMAT_VERSION,
         "checkpoint_id": source.checkpoint.id,
@@ -198,6 +205,7 @@ def write_vectors(source: ReferenceSource, prompts: list[Prompt], arguments: arg
         "reference": reference_facts(arguments),
         "header_sha256": source.header_sha256,
         "nmse_max": bound,
+        "loss_against_bf16": {"manifest_sha256": bf16.manifest_sha256, **total.facts()} if bf16 else None,
         "prompts": entries,
     }
     write_file(output / "manifest.json", (json.dumps(manifest, indent=2, ensure_ascii=True) + "\n").encode())
@@ -208,6 +216,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--model", type=Path, required=True, metavar="PATH", help="a snapshot folder or an artifact")
     parser.add_argument("--checkpoint", metavar="ID", help="registry entry of a snapshot that is not a synthetic twin")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--bf16-vectors", type=Path, metavar="DIR",
+                        help="the vectors of the BF16 artifact: for a quantised one, to say what its scheme costs")
     parser.add_argument("--prompts", type=Path, default=DEFAULT_PROMPTS, metavar="FILE",
                         help="JSON Lines of name and text, ids or messages (default: tests/vectors/prompts.jsonl)")
     parser.add_argument("--logit-positions", default="last", metavar="last|all|none|K",
@@ -226,6 +236,9 @@ def main(argv: list[str] | None = None) -> int:
     except ImportError as error:
         raise ToolError(f"needs the packages of requirements/reference.txt: {error}") from error
     source = open_source(arguments.model, arguments.checkpoint)
+    if (source.quant_scheme != "bf16") != (arguments.bf16_vectors is not None):
+        raise ToolError(f"{arguments.model}: scheme {source.quant_scheme}: --bf16-vectors is for quantised artifacts, "
+                        "which need it")
     write_vectors(source, PromptReader(source, arguments).read(arguments.prompts), arguments)
     print(arguments.output)
     return 0

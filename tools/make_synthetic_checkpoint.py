@@ -145,6 +145,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     target.add_argument("--artifact", type=Path, metavar="FILE",
                         help="write the artifact; a folder gets the standard name in it")
     target.add_argument("--output", type=Path, metavar="DIR", help="write a snapshot")
+    parser.add_argument("--scheme", choices=list(SCHEMES), default="bf16",
+                        help="of the artifact; all but bf16 are quantised from the same weights (default: bf16)")
     parser.add_argument("--shard-bytes", type=int, default=SHARD_BYTES, help="largest shard of a snapshot")
     parser.add_argument("--shard", type=int, metavar="K", help="write only the K-th shard of the snapshot")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="threads")
@@ -162,6 +164,8 @@ def main(argv: list[str] | None = None) -> int:
         raise ToolError(f"--layers {arguments.layers}: {checkpoint.id} allows 1 to {checkpoint.num_layers}")
     if arguments.jobs < 1 or arguments.shard_bytes < 1:
         raise ToolError("--jobs and --shard-bytes must be positive")
+    if arguments.output is not None and arguments.scheme != "bf16":
+        raise ToolError(f"--scheme {arguments.scheme} needs --artifact: a snapshot holds BF16")
     if arguments.shard is not None and arguments.output is None:
         raise ToolError("--shard needs --output: an artifact has no shards")
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
@@ -169,11 +173,12 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.output is not None:
             write_snapshot(arguments.output, checkpoint, arguments, source)
             return 0
-        scheme = SCHEMES["bf16"]
+        scheme = SCHEMES[arguments.scheme]
         path = arguments.artifact
         if path.is_dir():
             path /= artifact_file_name(checkpoint, arguments.layers, scheme)
-        write_artifact(path, twin_source(checkpoint, arguments.layers, arguments.seed), scheme, source)
+        write_artifact(path, twin_source(checkpoint, arguments.layers, arguments.seed), scheme, source,
+                       jobs=arguments.jobs)
         print(path)
     return 0
 

@@ -32,6 +32,12 @@ def figure(phase: dict[str, Any] | None, key: str, field: str = "nmse") -> str:
     return "–" if value is None else ("0" if value == 0 else f"{value:.2g}")
 
 
+def loss(phase: dict[str, Any] | None) -> str:
+    """What the scheme costs the reference: NMSE of its logits, and where its argmax stays."""
+    found = (phase or {}).get("details", {}).get("loss_against_bf16")
+    return "–" if found is None else f"{found['nmse']:.2g} ({found['argmax_equal']} of {found['positions']})"
+
+
 def verdicts(phases: dict[str, dict[str, Any]]) -> str:
     names = {"phase0": "0", "phase1": "1", "phase2": "2", "placement": "placement", "snapshot": "snapshot"}
     passed = [names[name] for name, phase in phases.items() if phase["verdict"] == "passed"]
@@ -54,12 +60,13 @@ def row(path: Path, record: dict[str, Any]) -> str:
     cells = [
         artifact["checkpoint"],
         f"{kind_of(record)}, {artifact['layers']} layers",
-        artifact["scheme"],
+        artifact["scheme"] + (" (lossy)" if artifact["scheme"].startswith("affine4") else ""),
         record["backend"],
         verdicts(phases),
         f"{figure(one, 'logits')} (worst {figure(one, 'logits', 'worst_nmse')})",
         figure(one, "logits_kv_unrounded"),
         figure(two, "logits"),
+        loss(one),
         str(positions),
         f"{machine['processor']}, {machine['threads']} threads",
         f"[record](../{path.relative_to(ROOT)})",
@@ -73,8 +80,8 @@ def table() -> str:
     records.sort(key=lambda item: (order[item[1]["artifact"]["checkpoint"]], item[0].name))
     lines = [
         "| checkpoint | weights | scheme | backend | green | Phase 1 NMSE | … KV rounding off | Phase 2 NMSE "
-        "| positions | machine of the engine | |",
-        "|---|---|---|---|---|---|---|---|---:|---|---|",
+        "| scheme against BF16 | positions | machine of the engine | |",
+        "|---|---|---|---|---|---|---|---|---|---:|---|---|",
     ]
     lines += [row(path, record) for path, record in records]
     return "\n".join(lines)

@@ -17,6 +17,7 @@ from tools.errors import ToolError
 from tools.gguf_reader import GgufFile
 from tools.model_tensors import model_tensors
 from tools.reference_source import ReferenceSource, artifact_pieces
+from tools.weight_schemes import SCHEMES
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 NUM_GREEDY = 8
@@ -51,7 +52,10 @@ def reference_config(source: ReferenceSource) -> Qwen3Config:
 
 
 def load_reference(source: ReferenceSource, device: str, dtype: torch.dtype) -> Qwen3ForCausalLM:
-    """A snapshot goes through Transformers' own loading; an artifact fills the same model tensor by tensor."""
+    """A snapshot goes through Transformers' own loading; an artifact fills the same model tensor by tensor.
+
+    In FP32 the model holds exactly the weights of the artifact, also where they are quantised.
+    """
     configure_torch()
     if source.header_sha256 is None:
         model = Qwen3ForCausalLM.from_pretrained(source.path, dtype=dtype, attn_implementation="eager",
@@ -74,10 +78,9 @@ def _filled_from_artifact(source: ReferenceSource, device: str, dtype: torch.dty
         for tensor in model_tensors(source.checkpoint, source.num_layers):
             flat = unfilled.pop(tensor.hf_name).view(-1)
             position = 0
-            for bits in artifact_pieces(file, tensor):
-                piece = torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16).to(device)
-                flat[position : position + bits.size].copy_(piece)
-                position += bits.size
+            for weights in artifact_pieces(file, tensor, SCHEMES[source.quant_scheme]):
+                flat[position : position + weights.size].copy_(torch.from_numpy(weights).to(device))
+                position += weights.size
     if unfilled:
         raise ToolError(f"{source.path}: the reference model has weights that no tensor filled: {sorted(unfilled)}")
     return model

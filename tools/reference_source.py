@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from tools.artifact import SYNTHETIC_REPOSITORY, synthetic_repository
-from tools.bf16 import first_non_finite
 from tools.checkpoints import FIRST_THINK_TOKEN, NUM_TOKENS, Checkpoint, find_checkpoint
 from tools.errors import ToolError, mismatch
 from tools.gguf_reader import GgufFile
@@ -20,7 +19,7 @@ from tools.snapshot import check_config, check_tensors, read_chat_template, read
 from tools.strict_json import parse_json_object
 from tools.synthetic_snapshot import MARKER_NAME, TOKENIZER_DATA, twin_revision
 from tools.tokenizer_metadata import parse_tokenizer, without_think_tokens
-from tools.weight_schemes import BF16
+from tools.weight_schemes import SCHEMES, WeightScheme
 
 PIECE_BYTES = 64 << 20
 
@@ -78,11 +77,14 @@ def _artifact_source(path: Path) -> ReferenceSource:
         checkpoint = find_checkpoint(str(metadata.get("kipp.checkpoint.id")))
         num_layers = int(str(metadata["qwen3.block_count"]))
         repository = str(metadata["kipp.source.repository"])
+        scheme = str(metadata["kipp.quant.scheme"])
+        if scheme not in SCHEMES:
+            raise mismatch(path, "kipp.quant.scheme", f"one of {', '.join(SCHEMES)}", scheme)
         if not repository.startswith(SYNTHETIC_REPOSITORY) and num_layers != checkpoint.num_layers:
             raise mismatch(path, "qwen3.block_count", checkpoint.num_layers, num_layers)
         return ReferenceSource(
             path=path, checkpoint=checkpoint, num_layers=num_layers, repository=repository,
-            revision=str(metadata["kipp.source.revision"]), quant_scheme=str(metadata["kipp.quant.scheme"]),
+            revision=str(metadata["kipp.source.revision"]), quant_scheme=scheme,
             header_sha256=file.header_sha256, tokenizer_json=_tokenizer_of(metadata, path),
             chat_template=_optional_text(metadata.get("tokenizer.chat_template")))
 
@@ -103,17 +105,20 @@ def _tokenizer_of(metadata: dict[str, object], path: Path) -> str:
     return data.decode("utf-8")
 
 
-def artifact_pieces(file: GgufFile, tensor: ModelTensor) -> Iterator[np.ndarray]:
-    """The bf16 bits of one tensor of an artifact, in whole rows."""
+def artifact_pieces(file: GgufFile, tensor: ModelTensor, scheme: WeightScheme) -> Iterator[np.ndarray]:
+    """The weights of one tensor of an artifact in FP32, in whole rows: exactly what the stored bytes stand for."""
     entry = file.tensors.get(tensor.gguf_name)
     if entry is None or entry.dimensions != tuple(reversed(tensor.shape)):
         raise mismatch(file.path, f"tensor {tensor.gguf_name}", list(reversed(tensor.shape)),
                        "no such tensor" if entry is None else list(entry.dimensions))
-    if entry.ggml_type != BF16.ggml_type:
-        raise mismatch(file.path, f"tensor {tensor.gguf_name}: type", f"BF16 ({BF16.ggml_type})", entry.ggml_type)
-    row_bytes = 2 * tensor.columns
+    encoding = scheme.encoding_of(tensor)
+    if entry.ggml_type != encoding.ggml_type:
+        raise mismatch(file.path, f"tensor {tensor.gguf_name}: type", f"{encoding.name} ({encoding.ggml_type})",
+                       entry.ggml_type)
+    row_bytes = encoding.num_bytes(tensor.columns)
     for first_row, num_rows in row_pieces(tensor, PIECE_BYTES):
-        bits = np.frombuffer(file.read(tensor.gguf_name, first_row * row_bytes, num_rows * row_bytes), dtype="<u2")
-        if first_non_finite(bits) >= 0:
+        data = file.read(tensor.gguf_name, first_row * row_bytes, num_rows * row_bytes)
+        weights = encoding.decode(np.frombuffer(data, np.uint8))
+        if not np.isfinite(weights).all():
             raise mismatch(file.path, f"tensor {tensor.gguf_name}", "finite numbers", "NaN or infinity")
-        yield bits
+        yield weights

@@ -18,6 +18,8 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a script: the package is one folder up
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from tools.weight_schemes import SCHEMES
+
 ROOT = Path(__file__).resolve().parents[1]
 GATES = ("phase0", "phase1", "phase2", "placement")
 
@@ -30,26 +32,44 @@ def step(title: str, *command: object) -> int:
     return status
 
 
+def twin_and_reference(checkpoint: str, scheme: str, folder: Path, args: argparse.Namespace) -> int:
+    """The artifact and its vectors in `folder`, as artifact_of and vectors_of name them."""
+    python, artifact, vectors = sys.executable, artifact_of(checkpoint, scheme, folder), vectors_of(scheme, folder)
+    twin = ["--like", checkpoint, "--seed", args.seed, "--artifact", artifact, "--device", args.generator,
+            "--scheme", scheme]
+    reference = ["--model", artifact, "--output", vectors, "--device", args.device, "--prompts", args.prompts]
+    if scheme != "bf16":
+        reference += ["--bf16-vectors", vectors_of("bf16", folder)]
+    return (step(f"{checkpoint} {scheme}: twin", python, "-m", "tools.make_synthetic_checkpoint", *twin)
+            or step(f"{checkpoint} {scheme}: reference", python, "-m", "tools.generate_test_vectors", *reference))
+
+
+def artifact_of(checkpoint: str, scheme: str, folder: Path) -> Path:
+    return folder / f"kipp-{checkpoint}-{scheme}.gguf"
+
+
+def vectors_of(scheme: str, folder: Path) -> Path:
+    return folder / f"vectors-{scheme}"
+
+
 def gate_one(checkpoint: str, args: argparse.Namespace) -> int:
-    """Twin, reference, gates of one registry entry; 0 if all of it passed."""
+    """Twin, reference and gates of one registry entry in every scheme asked for; 0 if all of it passed.
+
+    The BF16 reference comes first in any case: what the quantised weights cost is measured against it.
+    """
     folder = args.work / checkpoint
     folder.mkdir(parents=True, exist_ok=True)
-    artifact = folder / f"kipp-{checkpoint}-bf16.gguf"
-    record = args.output / f"gates-{args.machine}-{checkpoint}-bf16.json"
-    vectors = folder / "vectors"
-    python = sys.executable
-    twin = ["--like", checkpoint, "--seed", args.seed, "--artifact", artifact, "--device", args.generator]
-    reference = ["--model", artifact, "--output", vectors, "--device", args.device, "--prompts", args.prompts]
-    gates = ["--model", artifact, "--allow-synthetic", "--vectors", vectors, "--json", record]
-    gates += [f"--{gate}" for gate in args.gates]
-    commands = {
-        "twin": [python, "-m", "tools.make_synthetic_checkpoint", *twin],
-        "reference": [python, "-m", "tools.generate_test_vectors", *reference],
-        "gates": [args.kipp, "gates", *gates],
-    }
     status = 0
-    for title, command in commands.items():
-        status = status or step(f"{checkpoint}: {title}", *command)
+    for scheme in dict.fromkeys(("bf16", *args.scheme)):
+        status = status or twin_and_reference(checkpoint, scheme, folder, args)
+        artifact = artifact_of(checkpoint, scheme, folder)
+        if scheme in args.scheme:
+            record = args.output / f"gates-{args.machine}-{checkpoint}-{scheme}.json"
+            gates = ["--model", artifact, "--allow-synthetic", "--vectors", vectors_of(scheme, folder)]
+            gates += ["--json", record, *(f"--{gate}" for gate in args.gates)]
+            status = status or step(f"{checkpoint} {scheme}: gates", args.kipp, "gates", *gates)
+        if status == 0 and not args.keep:
+            artifact.unlink(missing_ok=True)  # one at a time on the disk
     if status != 0:
         print(f"== {checkpoint}: did not pass; artifact and vectors, as far as made, are kept in {folder}", flush=True)
     elif not args.keep:
@@ -68,6 +88,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--device", default="cuda", help="of the reference: cuda or cpu")
     parser.add_argument("--generator", default="cuda", help="of the twin's weights: cuda or numpy")
     parser.add_argument("--gates", nargs="+", choices=GATES, default=GATES, metavar="GATE", help=", ".join(GATES))
+    parser.add_argument("--scheme", nargs="+", choices=list(SCHEMES), default=["bf16"], metavar="SCHEME",
+                        help=f"{', '.join(SCHEMES)} (default: bf16)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="keep artifacts and vectors of passed gates too")
     args = parser.parse_args(argv)

@@ -1,7 +1,7 @@
 """How weights are stored in an artifact: one scheme per artifact, one encoding per tensor.
 
-A scheme quantises the per-layer projections only; embedding, head and norms stay BF16. A further scheme is one more
-entry in SCHEMES with an encoder that maps whole rows of BF16 bits to bytes.
+A scheme quantises the per-layer projections only; embedding, head and norms stay BF16. Q8_0 is near-lossless, AFFINE4
+is lossy: docs/MODELS.md has what each costs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tools import block_quantization as blocks
+from tools.bf16 import widen
 from tools.model_tensors import ModelTensor
 
 
@@ -18,10 +20,12 @@ from tools.model_tensors import ModelTensor
 class Encoding:
     """A storage format of GGML: blocks of consecutive elements of one row."""
 
+    name: str  # GGML's
     ggml_type: int
     block_elements: int
     block_bytes: int
-    encode: Callable[[np.ndarray], np.ndarray]  # uint16 bf16 bits [rows][columns] -> bytes, row after row
+    encode: Callable[[np.ndarray], np.ndarray]  # uint16 bf16 bits [rows][columns] -> stored rows
+    decode: Callable[[np.ndarray], np.ndarray]  # whole stored blocks as uint8 -> float32 weights
 
     def num_bytes(self, num_elements: int) -> int:
         return num_elements // self.block_elements * self.block_bytes
@@ -39,8 +43,18 @@ class WeightScheme:
         return self.projection if tensor.role.is_projection else BF16
 
 
-BF16 = Encoding(ggml_type=30, block_elements=1, block_bytes=2, encode=lambda bits: bits)
+BF16 = Encoding(name="BF16", ggml_type=30, block_elements=1, block_bytes=2, encode=lambda bits: bits,
+                decode=lambda data: widen(data.view("<u2")))
+Q8_0 = Encoding(name="Q8_0", ggml_type=8, block_elements=blocks.GROUP, block_bytes=blocks.Q8_0_BYTES,
+                encode=blocks.encode_q8_0, decode=blocks.decode_q8_0)
+AFFINE4_GS32 = Encoding(name="Q4_1", ggml_type=3, block_elements=blocks.GROUP, block_bytes=blocks.AFFINE4_BYTES,
+                        encode=blocks.encode_affine4, decode=blocks.decode_affine4)  # decision 0008: why Q4_1
 
 SCHEMES = {
-    "bf16": WeightScheme(name="bf16", file_type=32, projection=BF16),
+    scheme.name: scheme
+    for scheme in (
+        WeightScheme(name="bf16", file_type=32, projection=BF16),
+        WeightScheme(name="q8_0", file_type=7, projection=Q8_0),
+        WeightScheme(name="affine4_gs32", file_type=3, projection=AFFINE4_GS32),
+    )
 }

@@ -126,7 +126,7 @@ Result<void> AgainstOracle::run_variant(const Variant& variant, const std::vecto
   input_.progress(fmt::format("{} {}: NMSE {:.3g} in {} rows", against_oracle_name(input_.setup.backend), variant.name,
                               of_variant.nmse(), of_variant.num_rows));
   const Report report = model->backend().report();
-  check_kernels({&report, 1}, model->backend().operators(),
+  check_kernels({&report, 1}, model->backend().operators(), input_.file.info().scheme,
                 variant.changes.round_kv ? Unreachable(kUnroundedKv) : Unreachable(kRoundedKv), record_);
   Json entry = to_json(of_variant);
   entry.set("name", Json::string(variant.name));

@@ -32,10 +32,29 @@ void check_operators(const OperatorTable& operators, const Counts& counts, Phase
   }
 }
 
+// "matmul_q8_0" and "matmul_q8_0_wide", but not "matmul_q8_01".
+bool has_word(std::string_view kernel, std::string_view word) {
+  const size_t place = kernel.find(word);
+  if (place == std::string_view::npos || place == 0 || kernel[place - 1] != '_') {
+    return false;
+  }
+  return place + word.size() == kernel.size() || kernel[place + word.size()] == '_';
+}
+
 }  // namespace
 
-void check_kernels(std::span<const Report> reports, const OperatorTable& operators, Unreachable unreachable,
-                   PhaseRecord& record) {
+bool is_reachable(std::string_view kernel, QuantScheme scheme) {
+  if (is_class_of(kernel, "attention") || is_class_of(kernel, "kv_write")) {
+    return true;
+  }
+  const auto reads = [kernel](QuantScheme weights) { return has_word(kernel, scheme_name(weights)); };
+  const bool is_of_another = (scheme != QuantScheme::kQ8_0 && reads(QuantScheme::kQ8_0)) ||
+                             (scheme != QuantScheme::kAffine4Gs32 && reads(QuantScheme::kAffine4Gs32));
+  return !is_of_another;
+}
+
+void check_kernels(std::span<const Report> reports, const OperatorTable& operators, QuantScheme scheme,
+                   Unreachable unreachable, PhaseRecord& record) {
   Counts counts;
   for (const Report& report : reports) {
     for (const auto& [name, count] : report.kernels) {
@@ -45,7 +64,12 @@ void check_kernels(std::span<const Report> reports, const OperatorTable& operato
   check_operators(operators, counts, record);
   Json kernels = Json::object();
   for (const auto& [name, count] : counts) {
-    if (count == 0 && std::ranges::find(unreachable, name) == unreachable.end()) {
+    const bool is_of_artifact = is_reachable(name, scheme);
+    if (count > 0 && !is_of_artifact) {
+      record.fail("kernels", fmt::format("{} ran the kernel class {}, but the artifact's scheme is {}",
+                                         operators.backend, name, scheme_name(scheme)));
+    }
+    if (count == 0 && is_of_artifact && std::ranges::find(unreachable, name) == unreachable.end()) {
       record.fail("kernels", fmt::format("{} has the kernel class {}, which never ran", operators.backend, name));
     }
     kernels.set(name, Json::number(static_cast<int64_t>(count)));

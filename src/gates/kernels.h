@@ -21,10 +21,15 @@ inline constexpr std::array<std::string_view, 2> kRoundedKv = {"attention_bf16",
 inline constexpr std::array<std::string_view, 3> kUnroundedAndStateless = {"attention_f32", "kv_write_f32",
                                                                            "stateless_attention"};
 
+// Whether an artifact of `scheme` can reach a class of this name: a class that reads weights of a quantised scheme is
+// named after it ("matmul_q8_0"), and artifacts of other schemes hold no such weights. All hold BF16 (the head).
+// Classes of attention and kv_write are named after the pool's elements.
+bool is_reachable(std::string_view kernel, QuantScheme scheme);
+
 // Records how often each class ran, over all reports (of the models of one gate, on one backend). Fails for a class
-// that never ran and is not `unreachable`, and for an operator of the table that no class is named after ("matmul" is
-// "matmul" or "matmul_…").
-void check_kernels(std::span<const Report> reports, const OperatorTable& operators, Unreachable unreachable,
-                   PhaseRecord& record);
+// that never ran and is neither `unreachable` nor of another scheme than the artifact's, for one of another scheme that
+// ran, and for an operator of the table that no class is named after ("matmul" is "matmul" or "matmul_…").
+void check_kernels(std::span<const Report> reports, const OperatorTable& operators, QuantScheme scheme,
+                   Unreachable unreachable, PhaseRecord& record);
 
 }  // namespace kipp::gates

@@ -205,6 +205,25 @@ Json outcome_json(const PromptVectors& prompt, const PromptOutcome& outcome) {
   return json;
 }
 
+// Not the backend's doing, and judged by nobody: what the scheme costs stands beside what the backend adds.
+void report_loss(const GateInput& input, PhaseRecord& record) {
+  const QuantScheme scheme = input.file.info().scheme;
+  if (scheme == QuantScheme::kBf16) {
+    return;
+  }
+  const Json& loss = input.vectors.loss_against_bf16;
+  if (loss.is_null()) {
+    record.fail("vectors", "the manifest does not say what the scheme costs (loss_against_bf16)");
+    return;
+  }
+  input.progress(
+      fmt::format("phase1: in the reference, {} weights are off the BF16 weights' logits by NMSE {:.3g}; "
+                  "argmax equal at {} of {} positions",
+                  scheme_name(scheme), loss.find("nmse")->as_double().value_or(0.0),
+                  loss.find("argmax_equal")->literal(), loss.find("positions")->literal()));
+  record.details.set("loss_against_bf16", loss);
+}
+
 }  // namespace
 
 Result<PhaseRecord> run_phase1(const GateInput& input) {
@@ -233,9 +252,10 @@ Result<PhaseRecord> run_phase1(const GateInput& input) {
   record.details.set("bound_kv_unrounded", Json::number(phase1_unrounded_bound(input)));
   record.details.set("logits", to_json(rounded));
   record.details.set("logits_kv_unrounded", to_json(unrounded));
+  report_loss(input, record);
   record.details.set("prompts", std::move(prompts));
   const Report reports[] = {rounded_model->backend().report(), unrounded_model->backend().report()};
-  check_kernels(reports, rounded_model->backend().operators(), {}, record);
+  check_kernels(reports, rounded_model->backend().operators(), input.file.info().scheme, {}, record);
   return record;
 }
 

@@ -216,7 +216,8 @@ Result<PhaseRecord> run_placement(const GateInput& input) {
   }
   record.details.set("blocks_in_pool", Json::number(int64_t{num_blocks}));
   const Report report = scrambled->backend().report();
-  check_kernels({&report, 1}, scrambled->backend().operators(), kUnroundedAndStateless, record);
+  check_kernels({&report, 1}, scrambled->backend().operators(), input.file.info().scheme, kUnroundedAndStateless,
+                record);
   return record;
 }
 

@@ -170,6 +170,33 @@ Result<void> check_bound(const std::filesystem::path& path, const Json& manifest
   return {};
 }
 
+// The manifest's scheme is read already.
+Result<Json> read_loss(const std::filesystem::path& path, const Json& manifest, const VectorSet& set) {
+  constexpr const char* kField = "loss_against_bf16";
+  const Json* loss = manifest.find(kField);
+  if (loss == nullptr || loss->is_null()) {
+    return Json();
+  }
+  if (set.quant_scheme == "bf16") {
+    return invalid(path, fmt::format("{}: expected none of vectors of BF16 weights", kField));
+  }
+  for (const char* figure : {"nmse", "worst_nmse"}) {
+    const Json* value = loss->find(figure);
+    if (value == nullptr || !(value->as_double().value_or(-1.0) >= 0.0)) {
+      return invalid(path, fmt::format("{}.{}: expected a number that is not negative", kField, figure));
+    }
+  }
+  const auto count = [loss](const char* figure) {
+    const Json* value = loss->find(figure);
+    return value == nullptr ? std::nullopt : value->as_uint64();
+  };
+  if (!count("positions") || !count("argmax_equal") || *count("argmax_equal") > *count("positions")) {
+    return invalid(path,
+                   fmt::format("{}: expected argmax_equal and positions, the first not above the second", kField));
+  }
+  return *loss;
+}
+
 }  // namespace
 
 Result<VectorSet> load_vectors(const std::filesystem::path& folder, const Dimensions& dimensions) {
@@ -198,6 +225,7 @@ Result<VectorSet> load_vectors(const std::filesystem::path& folder, const Dimens
   set.reference = *reference;
   KIPP_ASSIGN(set.nmse_max, load_bound(folder / "nmse-max.txt"));
   KIPP_TRY(check_bound(path, *manifest, set));
+  KIPP_ASSIGN(set.loss_against_bf16, read_loss(path, *manifest, set));
   for (const Json& entry : prompts->items()) {
     KIPP_ASSIGN(PromptVectors prompt, load_prompt(path, entry, dimensions));
     set.prompts.push_back(std::move(prompt));

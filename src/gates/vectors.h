@@ -36,12 +36,15 @@ struct VectorSet {
   std::string manifest_sha256;
   Json reference;                  // packages, device and dtype, as the tool recorded them
   std::optional<double> nmse_max;  // from nmse-max.txt, as the manifest announces it: a bound of its own
+  // Of quantised weights: how far they lead the reference from the BF16 weights (nmse, worst_nmse, argmax_equal,
+  // positions, manifest_sha256 of the vectors compared with). Null where the manifest does not say.
+  Json loss_against_bf16;
   std::vector<PromptVectors> prompts;
 };
 
 // Reads manifest.json and every file that it names, and checks hashes, shapes, ids, positions, that values are finite,
-// and that a bound is one that the manifest announces. Errors: kNotFound, kIo; kInvalidArtifact naming file and field,
-// expected and found.
+// that a bound is one that the manifest announces, and that a loss is one of quantised weights. Errors: kNotFound, kIo;
+// kInvalidArtifact naming file and field, expected and found.
 Result<VectorSet> load_vectors(const std::filesystem::path& folder, const Dimensions& dimensions);
 
 }  // namespace kipp::gates

@@ -60,7 +60,8 @@ PromptVectors make_prompt(Model& model, std::string name, std::optional<std::str
 VectorSet make_vectors() {
   const GateSetup setup = twin_setup();
   const auto model = value_or_exit(
-      Model::open(setup.artifact, {.num_threads = 2, .context = 128, .allow_synthetic = true, .round_kv = false}));
+      Model::open(setup.artifact,
+                  {.backend = "oracle", .num_threads = 2, .context = 128, .allow_synthetic = true, .round_kv = false}));
   const ModelFile file = value_or_exit(ModelFile::open(setup.artifact, {.allow_synthetic = true}));
   VectorSet set;
   set.checkpoint_id = file.info().checkpoint->id;

@@ -205,6 +205,36 @@ TEST(LoadVectors, AManifestWithoutTheFieldHasNoBound) {
                  "announces none");
 }
 
+// The manifest's loss_against_bf16 of a set with this scheme.
+Result<VectorSet> with_loss(const char* scheme, Json loss) {
+  return round_trip([scheme](VectorSet& set) { set.quant_scheme = scheme; },
+                    [&](Json& manifest) { manifest.set("loss_against_bf16", loss); });
+}
+
+Json loss_json(const char* nmse, const char* worst_nmse, const char* argmax_equal, const char* positions) {
+  return Json::object({{"nmse", Json::number_literal(nmse)},
+                       {"worst_nmse", Json::number_literal(worst_nmse)},
+                       {"argmax_equal", Json::number_literal(argmax_equal)},
+                       {"positions", Json::number_literal(positions)}});
+}
+
+TEST(LoadVectors, KeepsTheLossOfQuantisedWeights) {
+  const auto set = with_loss("affine4_gs32", loss_json("0.01", "0.05", "3", "4"));
+  ASSERT_TRUE(set.has_value()) << set.error().message;
+  EXPECT_EQ(set->loss_against_bf16.find("nmse")->as_double(), 0.01);
+  EXPECT_TRUE(with_loss("q8_0", Json())->loss_against_bf16.is_null());
+  EXPECT_TRUE(with_loss("bf16", Json())->loss_against_bf16.is_null());
+}
+
+TEST(LoadVectors, RefusesALossThatMakesNoSense) {
+  expect_refused(with_loss("bf16", loss_json("0.01", "0.05", "3", "4")), "expected none of vectors of BF16 weights");
+  expect_refused(with_loss("q8_0", Json::number(0.5)), "loss_against_bf16.nmse: expected a number");
+  expect_refused(with_loss("q8_0", loss_json("-1", "0.05", "3", "4")), "loss_against_bf16.nmse: expected a number");
+  expect_refused(with_loss("q8_0", loss_json("0.01", "-0.5", "3", "4")), "loss_against_bf16.worst_nmse");
+  expect_refused(with_loss("q8_0", loss_json("0.01", "0.05", "5", "4")), "the first not above the second");
+  expect_refused(with_loss("q8_0", loss_json("0.01", "0.05", "3.5", "4")), "argmax_equal and positions");
+}
+
 TEST(LoadVectors, RefusesABrokenBound) {
   const auto bf16 = [](VectorSet& set) {
     set.reference = Json::object({{"dtype", Json::string("bfloat16")}});

@@ -10,7 +10,9 @@ import pytest
 from exported_models import DEMO, ROOT, TWIN, Model, exported, twin_artifact
 
 from tools.safetensors_reader import SafetensorsFile
+from tools.weight_schemes import SCHEMES
 
+QUANTISED = [scheme for scheme in SCHEMES if scheme != "bf16"]
 VECTORS = ROOT / "tests" / "vectors" / "kipp-demo"
 
 
@@ -36,9 +38,15 @@ def demo() -> Model:
     return exported(DEMO, required_file("KIPP_DEMO_ARTIFACT"))
 
 
-@pytest.fixture(scope="session", params=[DEMO, TWIN])
+@pytest.fixture(scope="session", params=[DEMO, *QUANTISED, TWIN])
 def model(request: pytest.FixtureRequest) -> Model:
-    return request.getfixturevalue("demo") if request.param == DEMO else exported(TWIN, twin_artifact())
+    """The quantised demos lie beside the BF16 one (`make demo-schemes`)."""
+    if request.param == TWIN:
+        return exported(TWIN, twin_artifact())
+    if request.param == DEMO:
+        return request.getfixturevalue("demo")
+    demo = required_file("KIPP_DEMO_ARTIFACT")
+    return exported(DEMO, demo.with_name(demo.name.replace("bf16", request.param)), request.param)
 
 
 @pytest.fixture(scope="session")

@@ -11,12 +11,11 @@ import numpy as np
 
 from tools.artifact import PIECE_BYTES
 from tools.atomic_file import AtomicFile
-from tools.bf16 import widen
 from tools.checkpoints import VOCAB_SIZE
-from tools.export_llama_cpp import BF16_BYTES, F32_BYTES, GGML_F32, exported_metadata
+from tools.export_llama_cpp import F32_BYTES, GGML_F32, exported_metadata
 from tools.gguf_reader import GgufFile
 from tools.gguf_writer import GgufWriter, TensorInfo
-from tools.weight_schemes import BF16
+from tools.weight_schemes import AFFINE4_GS32, BF16, Q8_0
 
 MAX_PROMPT = 256  # tokens: llama.cpp evaluates a prompt in one piece
 KV_TYPES = {"f16": llama_cpp.GGML_TYPE_F16, "bf16": BF16.ggml_type, "f32": llama_cpp.GGML_TYPE_F32}
@@ -84,16 +83,18 @@ def distance(found: np.ndarray, reference: np.ndarray) -> Distance:
 
 
 def write_all_in_f32(artifact: Path, path: Path) -> None:
-    """The artifact with every tensor widened: llama.cpp then rounds no activation."""
+    """The artifact with every tensor in F32, quantised ones as what they stand for: llama.cpp rounds no activation."""
     with GgufFile(artifact) as file, AtomicFile(path) as target:
         infos = [TensorInfo(name, entry.dimensions, GGML_F32, F32_BYTES * file.num_elements(name))
                  for name, entry in file.tensors.items()]
         writer = GgufWriter(target, exported_metadata(file), infos)
-        for name in file.tensors:
+        for name, entry in file.tensors.items():
             writer.begin_tensor(name)
-            num_bytes = BF16_BYTES * file.num_elements(name)
-            for start in range(0, num_bytes, PIECE_BYTES):
-                bits = file.read(name, start, min(PIECE_BYTES, num_bytes - start))
-                writer.write(widen(np.frombuffer(bits, "<u2")).data)
+            encoding = next(known for known in (BF16, Q8_0, AFFINE4_GS32) if known.ggml_type == entry.ggml_type)
+            num_bytes = encoding.num_bytes(file.num_elements(name))
+            step = PIECE_BYTES // encoding.block_bytes * encoding.block_bytes
+            for start in range(0, num_bytes, step):
+                data = file.read(name, start, min(step, num_bytes - start))
+                writer.write(encoding.decode(np.frombuffer(data, np.uint8)).data)
         writer.finish()
         target.commit()

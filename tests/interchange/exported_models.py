@@ -1,4 +1,7 @@
-"""The models of the comparison, as artifact and as export: the demo, and a twin of qwen3-0.6b with all its layers."""
+"""The models of the comparison, as artifact and as export: the demo, and a twin of qwen3-0.6b with all its layers.
+
+Both in BF16; the demo also in the quantised schemes.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,18 @@ class Model:
     name: str
     artifact: Path
     export: Path
+    scheme: str = "bf16"
 
     def scratch(self, suffix: str) -> Path:
         """Where a test may put a file about this model."""
         return WORK / f"{self.name}-{suffix}"
 
 
-def exported(name: str, artifact: Path) -> Model:
+def exported(name: str, artifact: Path, scheme: str = "bf16") -> Model:
     """With an export made anew."""
     WORK.mkdir(parents=True, exist_ok=True)
-    return Model(name, artifact, export(artifact, WORK / f"{name}-llama-cpp.gguf", allow_synthetic=True))
+    path = export(artifact, WORK / f"{name}-{scheme}-llama-cpp.gguf", allow_synthetic=True)
+    return Model(name if scheme == "bf16" else f"{name}-{scheme}", artifact, path, scheme)
 
 
 def twin_artifact() -> Path:

@@ -11,6 +11,7 @@ import pytest
 from exported_models import Model
 
 from tools.gguf_reader import GgufFile
+from tools.weight_schemes import AFFINE4_GS32, Q8_0
 
 PIECE_BYTES = 64 << 20
 
@@ -68,3 +69,18 @@ def test_the_export_holds_the_same_numbers(model: Model) -> None:
         widened = gguf.dequantize(old.data, old.tensor_type)
         assert widened.astype(np.float32).tobytes() == new.data.tobytes(), old.name
     assert num_widened == sum("norm" in tensor.name for tensor in before) > 0
+
+
+def test_quantised_weights_are_the_same_numbers_to_the_package(model: Model) -> None:
+    """Its decoders of Q8_0 and Q4_1, written by others, and Kipp's."""
+    encodings = {encoding.ggml_type: encoding for encoding in (Q8_0, AFFINE4_GS32)}
+    num_compared = 0
+    for tensor in package_reader(model.artifact).tensors:
+        encoding = encodings.get(int(tensor.tensor_type))
+        if encoding is not None:
+            expected = gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32).reshape(-1)
+            found = encoding.decode(np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8))
+            assert np.array_equal(found, expected), tensor.name
+            num_compared += 1
+    assert (num_compared > 0) == (model.scheme != "bf16")
+    assert num_compared % 7 == 0

@@ -19,6 +19,9 @@ from exported_models import Model
 # llama.cpp rounds the activations before each product with BF16 weights to BF16, Kipp does not: a relative error of up
 # to 2^-9 in each of the factors of some 200 products, one after the other.
 NMSE_MAX = 1e-3
+# Before products with quantised weights it rounds activations to 8 bits, 32 to a scale: errors of up to 2^-8 of
+# the largest of the 32.
+QUANTISED_NMSE_MAX = 1e-2
 # With F32 weights and an F32 cache llama.cpp rounds nothing but sums: the bound of Phase 1 for such a case.
 EXACT_NMSE_MAX = 1e-8
 
@@ -26,6 +29,10 @@ EXACT_NMSE_MAX = 1e-8
 @pytest.fixture(scope="session")
 def expected(model: Model, logits_binary: Path, prompts: Prompts) -> Logits:
     return kipp_logits(logits_binary, model.artifact, prompts, model.scratch("logits.f32"))
+
+
+def nmse_max(model: Model) -> float:
+    return NMSE_MAX if model.scheme == "bf16" else QUANTISED_NMSE_MAX
 
 
 def report(model: Model, what: str, name: str, found: object) -> None:
@@ -38,7 +45,7 @@ def test_logits_of_the_export(model: Model, prompts: Prompts, expected: Logits, 
     distances = {name: distance(found[name], expected[name]) for name in prompts}
     for name, result in distances.items():
         report(model, f"KV in {kv_type}", name, result)
-    assert max(result.nmse for result in distances.values()) <= NMSE_MAX
+    assert max(result.nmse for result in distances.values()) <= nmse_max(model)
 
 
 def test_the_same_computation_when_nothing_is_rounded(model: Model, prompts: Prompts, logits_binary: Path) -> None:
@@ -61,8 +68,8 @@ def test_another_prompt_is_noticed(model: Model, prompts: Prompts, expected: Log
     changed = prompts[name].copy()
     changed[16] = changed[15]
     found = llama_logits(model.export, {name: changed}, "f16")[name]
-    assert distance(found[:16], expected[name][:16]).nmse <= NMSE_MAX
-    assert distance(found[16:], expected[name][16:]).nmse > 10 * NMSE_MAX
+    assert distance(found[:16], expected[name][:16]).nmse <= nmse_max(model)
+    assert distance(found[16:], expected[name][16:]).nmse > 10 * nmse_max(model)
 
 
 def test_the_artifact_itself_needs_the_export(model: Model) -> None:

@@ -1,10 +1,13 @@
 // The oracle's threads split rows: every result has the same bits for any number of them.
+#include <algorithm>
 #include <cstring>
 #include <functional>
 
+#include "backend/oracle/arithmetic.h"
 #include "backend/oracle/ops/operators.h"
 #include "backend/oracle/threaded_operators.h"
 #include "ops/operator_fixture.h"
+#include "ops/stored_matrix.h"
 
 namespace kipp::oracle {
 namespace {
@@ -57,17 +60,37 @@ TEST(ThreadedOperatorsTest, RmsNorm) {
 
 TEST(ThreadedOperatorsTest, Matmul) {
   Draw draw(32);
-  for (const int32_t num_tokens : {1, 13}) {
-    const auto weight = draw.bf16(1003 * 517);
-    const auto x = draw.floats(static_cast<size_t>(num_tokens) * 517);
-    const host::Matrix matrix{reinterpret_cast<const std::byte*>(weight.data()), WeightType::kBf16, 1003, 517};
-    expect_same_bits(
-        static_cast<size_t>(num_tokens) * 1003,
-        [&](float* out) { matmul({matrix.data, matrix.type, x.data(), out, num_tokens, 1003, 517, 1003}); },
-        [&](ThreadedOperators& ops, float* out) {
-          const host::Product product{&matrix, out};
-          ops.matmul({&product, 1}, x.data(), num_tokens);
-        });
+  for (const WeightType type : {WeightType::kBf16, WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
+    const int32_t columns = type == WeightType::kBf16 ? 517 : 544;
+    for (const int32_t num_tokens : {1, 13}) {
+      const StoredMatrix stored = draw_matrix(draw, type, 1003, columns);
+      const auto x = draw.floats(static_cast<size_t>(num_tokens) * static_cast<size_t>(columns));
+      const host::Matrix matrix{stored.data.data(), type, 1003, columns};
+      expect_same_bits(
+          static_cast<size_t>(num_tokens) * 1003,
+          [&](float* out) { matmul({matrix.data, type, x.data(), out, num_tokens, 1003, columns, 1003}); },
+          [&](ThreadedOperators& ops, float* out) {
+            const host::Product product{&matrix, out};
+            ops.matmul({&product, 1}, x.data(), num_tokens);
+          });
+    }
+  }
+}
+
+// The definition (docs/numerics.md): the stored numbers in FP32, then the sum of any other dot product.
+TEST(ThreadedOperatorsTest, QuantisedWeightsEnterTheSumAsTheFp32NumbersTheyStandFor) {
+  Draw draw(36);
+  for (const WeightType type : {WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
+    const StoredMatrix stored = draw_matrix(draw, type, 7, 1056);
+    std::vector<float> wide(stored.weights.size());
+    std::transform(stored.weights.begin(), stored.weights.end(), wide.begin(),
+                   [](double weight) { return static_cast<float>(weight); });
+    const auto x = draw.floats(1056);
+    std::vector<float> out(7);
+    matmul({stored.data.data(), type, x.data(), out.data(), 1, 7, 1056, 7});
+    for (size_t r = 0; r < 7; ++r) {
+      EXPECT_EQ(out[r], dot(wide.data() + r * 1056, x.data(), 1056)) << "type " << static_cast<int>(type);
+    }
   }
 }
 
@@ -134,9 +157,11 @@ TEST(ThreadedOperatorsTest, ReportCountsWhatRan) {
   const Report report = ops.report();
   EXPECT_EQ(report.backend, "oracle");
   const std::vector<std::pair<std::string, uint64_t>> expected = {
-      {"attention_bf16", 0}, {"attention_f32", 0},       {"embedding", 0},    {"kv_write_bf16", 0},
-      {"kv_write_f32", 0},   {"matmul_bf16", 0},         {"residual_add", 2}, {"rms_norm", 0},
-      {"rope", 0},           {"stateless_attention", 0}, {"swiglu", 1}};
+      {"attention_bf16", 0}, {"attention_f32", 0}, {"embedding", 0},
+      {"kv_write_bf16", 0},  {"kv_write_f32", 0},  {"matmul_affine4_gs32", 0},
+      {"matmul_bf16", 0},    {"matmul_q8_0", 0},   {"residual_add", 2},
+      {"rms_norm", 0},       {"rope", 0},          {"stateless_attention", 0},
+      {"swiglu", 1}};
   EXPECT_EQ(report.kernels, expected);  // also what did not run
 }
 

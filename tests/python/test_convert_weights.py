@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_snapshots import REPOSITORY, Snapshot
+from tiny_snapshots import REPOSITORY, TINY_BASE, Snapshot
 
+from tools import convert_to_gguf
 from tools.checkpoints import VOCAB_SIZE, Checkpoint, find_checkpoint
 from tools.convert_to_gguf import convert
 from tools.errors import ToolError
@@ -229,3 +230,50 @@ def test_pieces_are_cut_by_bytes_whatever_the_shape() -> None:
             position += count
             assert count * tensor.columns * 2 <= 8 << 20
         assert position == tensor.rows
+
+
+@pytest.mark.parametrize("name", ["q8_0", "affine4_gs32"])
+def test_only_projections_are_quantised(name: str, snapshot: SnapshotOf, tmp_path: Path) -> None:
+    """Each of them as if it were encoded at once; all other bytes are those of the BF16 artifact."""
+    scheme = SCHEMES[name]
+    folder = snapshot("tiny-base").folder
+    (tmp_path / "models").mkdir()
+    with GgufFile(convert("tiny-base", folder, tmp_path / "models", scheme)) as found, \
+         GgufFile(convert("tiny-base", folder, tmp_path / "a.gguf", BF16)) as exact:
+        assert found.path.name == f"kipp-tiny-base-{name}.gguf"
+        changed = {key for key in exact.metadata if found.metadata[key] != exact.metadata[key]}
+        assert changed == {"general.file_type", "kipp.quant.scheme"}
+        assert found.metadata["general.file_type"] == {"q8_0": 7, "affine4_gs32": 3}[name]
+        assert list(found.tensors) == list(exact.tensors)
+        for tensor in model_tensors(TINY_BASE, TINY_BASE.num_layers):
+            encoding = scheme.encoding_of(tensor)
+            bits = exact.read(tensor.gguf_name, 0, 2 * tensor.num_elements)
+            data = found.read(tensor.gguf_name, 0, encoding.num_bytes(tensor.num_elements))
+            is_projection = tensor.gguf_name.startswith("blk.") and "norm" not in tensor.gguf_name
+            assert found.tensors[tensor.gguf_name].ggml_type == (scheme.projection.ggml_type if is_projection else 30)
+            rows = np.frombuffer(bits, "<u2").reshape(-1, tensor.columns)
+            assert data == (encoding.encode(rows).tobytes() if is_projection else bits)
+
+
+@pytest.mark.parametrize(("name", "field"), [("q8_0", "scale"), ("affine4_gs32", "bias")])
+def test_a_weight_that_fp16_cannot_scale_is_named_and_leaves_nothing(name: str, field: str, snapshot: SnapshotOf,
+                                                                     tmp_path: Path) -> None:
+    copy = snapshot("tiny")
+    rewrite(copy, poison(PROJECTION, 2 * 96 + 70, 0xFF00))  # a finite -1.7e38
+    output = tmp_path / "out"
+    with pytest.raises(ToolError) as caught:
+        convert("tiny", copy.folder, output / "a.gguf", SCHEMES[name])
+    assert f"tensor {PROJECTION}, block 8 of 32 weights: expected weights whose {field} fits fp16" in str(caught.value)
+    assert "found one that needs more: -1.7" in str(caught.value)
+    assert list(output.iterdir()) == []
+
+
+def test_the_scheme_is_chosen_on_the_command_line(snapshot: SnapshotOf, tmp_path: Path,
+                                                  capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "models").mkdir()
+    arguments = ["--checkpoint", "tiny", "--source", str(snapshot("tiny").folder), "--output", str(tmp_path / "models")]
+    assert convert_to_gguf.main([*arguments, "--scheme", "q8_0"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'models' / 'kipp-tiny-q8_0.gguf'}\n"
+    with pytest.raises(SystemExit):
+        convert_to_gguf.main([*arguments, "--scheme", "q4_k_m"])
+    assert "'bf16', 'q8_0', 'affine4_gs32'" in capsys.readouterr().err

@@ -25,11 +25,16 @@ from tools.weight_schemes import SCHEMES
 NORM_NAMES = {"attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm", "output_norm"}
 
 
+def stored_bytes(file: GgufFile, name: str) -> int:
+    """By GGML type: F32, Q4_1, Q8_0, BF16."""
+    return {0: 128, 3: 20, 8: 34, 30: 64}[file.tensors[name].ggml_type] * file.num_elements(name) // 32
+
+
 def edited(artifact: Path, target: Path, *, keys: Callable[[list[Metadata]], list[Metadata]] = list,
            tensors: Callable[[list[TensorInfo]], list[TensorInfo]] = list) -> Path:
     """The artifact with another header before the same data."""
     with GgufFile(artifact) as file:
-        infos = [TensorInfo(name, entry.dimensions, entry.ggml_type, 2 * file.num_elements(name))
+        infos = [TensorInfo(name, entry.dimensions, entry.ggml_type, stored_bytes(file, name))
                  for name, entry in file.tensors.items()]
         header = encode_header(keys(exported_metadata(file)), tensors(infos))
         data = artifact.read_bytes()[file.data_start :]
@@ -46,7 +51,9 @@ def artifacts(originals: dict[str, Path], tmp_path_factory: pytest.TempPathFacto
     # Without the vocabulary, which the export does not look at, a hundred files are made and read in no time.
     bare = edited(made["tiny"], root / "bare.gguf",
                   keys=lambda entries: [entry for entry in entries if not entry.key.startswith("tokenizer.")])
-    return made | {"twin": twin, "bare": bare}
+    quantised = {scheme: convert("tiny", originals["tiny"], root / f"{scheme}.gguf", SCHEMES[scheme])
+                 for scheme in ("q8_0", "affine4_gs32")}
+    return made | quantised | {"twin": twin, "bare": bare}
 
 
 def is_norm(name: str) -> bool:
@@ -77,6 +84,23 @@ def test_norms_are_widened_and_the_rest_is_byte_for_byte_the_same(checkpoint: Ch
                 assert entry.ggml_type == 30
                 assert whole(after, name, 2) == original
     assert num_norms == 4 * checkpoint.num_layers + 1
+
+
+@pytest.mark.parametrize("scheme", ["q8_0", "affine4_gs32"])
+def test_quantised_tensors_are_copied(scheme: str, artifacts: dict[str, Path], tmp_path: Path) -> None:
+    path = export(artifacts[scheme], tmp_path / "out.gguf")
+    types = set()
+    with GgufFile(artifacts[scheme]) as before, GgufFile(path) as after:
+        assert list(after.metadata.items()) == list(before.metadata.items())
+        assert list(after.tensors) == list(before.tensors)
+        for name, entry in after.tensors.items():
+            assert entry.ggml_type == (0 if is_norm(name) else before.tensors[name].ggml_type)
+            size = stored_bytes(before, name)
+            if is_norm(name):
+                continue
+            types.add(entry.ggml_type)
+            assert after.read(name, 0, size) == before.read(name, 0, size)
+    assert types == {30, 8 if scheme == "q8_0" else 3}
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny-base"])
@@ -189,7 +213,8 @@ KEY_FAULTS = [
     (with_key("kipp.format_version", 1, ValueType.I32), r"kipp.format_version: type: expected U32 \(4\), found 5"),
     (without_key("kipp.checkpoint.id"), "kipp.checkpoint.id: expected a STRING, found no such key"),
     (with_key("kipp.checkpoint.id", "tiny-moe", TEXT), "kipp.checkpoint.id: expected one of .*, found tiny-moe"),
-    (with_key("kipp.quant.scheme", "q8_0", TEXT), "kipp.quant.scheme: expected bf16, found q8_0"),
+    (with_key("kipp.quant.scheme", "q4_k_m", TEXT), "scheme: expected one of bf16, q8_0, affine4_gs32, found q4_k_m"),
+    (with_key("kipp.quant.scheme", "q8_0", TEXT), "general.file_type: expected 7, found 32"),
     (with_key("kipp.source.repository", "other/tiny", TEXT), "repository: expected test/tiny, found other/tiny"),
     (with_key("kipp.source.revision", "0" * 40, TEXT), "revision: expected 1{40}, found 0{40}"),
     (with_key("kipp.source.repository", "synthetic/tiny", TEXT), "--allow-synthetic"),
@@ -322,7 +347,7 @@ def test_a_twin_needs_the_flag(artifacts: dict[str, Path], tmp_path: Path, capsy
 
 def test_every_norm_of_the_model_and_nothing_else_is_a_norm() -> None:
     def widened(tensor: ModelTensor) -> bool:
-        return export_llama_cpp.exported_info(tensor).ggml_type == 0
+        return export_llama_cpp.exported_info(tensor, SCHEMES["q8_0"]).ggml_type == 0
 
     for checkpoint in (TINY, TINY_BASE):
         for tensor in model_tensors(checkpoint, checkpoint.num_layers):

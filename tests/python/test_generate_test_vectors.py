@@ -85,8 +85,12 @@ def test_committed_vectors_are_whole() -> None:
     for folder in committed():
         manifest = json.loads((folder / "manifest.json").read_bytes())
         lengths = [prompt["num_tokens"] for prompt in manifest["prompts"]]
-        assert max(lengths) >= 200
-        assert {31, 32, 33, 65} <= set(lengths)
+        if manifest["quant_scheme"] == "bf16":
+            assert max(lengths) >= 200
+            assert {31, 32, 33, 65} <= set(lengths)
+        else:  # into a second and a third block
+            assert {1, 33, 65} <= set(lengths)
+            assert manifest["loss_against_bf16"]["positions"] == sum(lengths)
         listed = {prompt["file"] for prompt in manifest["prompts"]}
         assert listed == {path.name for path in folder.glob("*.safetensors")}
         for prompt in manifest["prompts"]:
@@ -99,10 +103,13 @@ def test_committed_vectors_are_whole() -> None:
             assert all(np.isfinite(vectors[name]).all() for name in ("final_hidden", "logits", "taps"))
 
 
-def test_the_committed_twin_is_the_one_that_the_generator_makes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("folder", "scheme_name"), [
+    ("qwen3-0.6b-2layers", "bf16"), ("qwen3-0.6b-2layers-q8_0", "q8_0"),
+    ("qwen3-0.6b-2layers-affine4_gs32", "affine4_gs32")])
+def test_the_committed_twins_are_those_that_the_generator_makes(folder: str, scheme_name: str) -> None:
     """The header's hash ties vectors, recipe, tokenizer and metadata together."""
-    manifest = json.loads((VECTORS / "qwen3-0.6b-2layers" / "manifest.json").read_bytes())
-    checkpoint, scheme = find_checkpoint("qwen3-0.6b"), SCHEMES["bf16"]
+    manifest = json.loads((VECTORS / folder / "manifest.json").read_bytes())
+    checkpoint, scheme = find_checkpoint("qwen3-0.6b"), SCHEMES[scheme_name]
     infos = [tensor_info(tensor, scheme) for tensor in model_tensors(checkpoint, 2)]
     header = encode_header(artifact_metadata(twin_source(checkpoint, 2, seed=1), scheme), infos)
     assert hashlib.sha256(header).hexdigest() == manifest["header_sha256"]
@@ -181,6 +188,51 @@ def test_a_bf16_reference_brings_its_own_bound(generated: dict[str, Path], tmp_p
     assert generate_test_vectors.main([*arguments, "--dtype", "float32"]) == 0  # into the same folder
     assert not (tmp_path / "v" / "nmse-max.txt").exists()
     assert json.loads((tmp_path / "v" / "manifest.json").read_bytes())["nmse_max"] is None
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("scheme", ["q8_0", "affine4_gs32"])
+def test_a_quantised_reference_holds_the_stored_numbers_and_says_what_they_cost(
+        scheme: str, generated: dict[str, Path], originals: dict[str, Path], tmp_path: Path) -> None:
+    from tools.reference_model import load_reference, torch
+
+    artifact = convert("tiny-base", originals["tiny-base"], tmp_path / "a.gguf", SCHEMES[scheme])
+    model = load_reference(open_source(artifact, None), "cpu", torch.float32)
+    with GgufFile(artifact) as file:
+        data = np.frombuffer(file.read("blk.1.ffn_down.weight", 0, SCHEMES[scheme].projection.num_bytes(32 * 64)),
+                             np.uint8)
+    weight = model.model.layers[1].mlp.down_proj.weight.detach().numpy()
+    assert np.array_equal(weight.reshape(-1), SCHEMES[scheme].projection.decode(data))
+
+    prompts = write_prompts(tmp_path / "prompts.jsonl", PROMPTS)
+    arguments = ["--model", str(artifact), "--prompts", str(prompts), "--output", str(tmp_path / "v")]
+    with pytest.raises(ToolError, match="--bf16-vectors is for quantised artifacts, which need it"):
+        generate_test_vectors.main(arguments)
+    assert generate_test_vectors.main([*arguments, "--bf16-vectors", str(generated["artifact"])]) == 0
+    manifest = json.loads((tmp_path / "v" / "manifest.json").read_bytes())
+    assert (manifest["quant_scheme"], manifest["nmse_max"]) == (scheme, None)
+    loss = manifest["loss_against_bf16"]
+    exact = load_file(generated["artifact"] / "ids.safetensors")["logits"].astype(np.float64)
+    found = load_file(tmp_path / "v" / "ids.safetensors")["logits"].astype(np.float64)
+    entry = next(each["loss_against_bf16"] for each in manifest["prompts"] if each["name"] == "ids")
+    assert entry["nmse"] == pytest.approx(np.sum((found - exact) ** 2) / np.sum(exact**2), rel=1e-4)
+    assert entry["argmax_equal"] == np.sum(found.argmax(axis=1) == exact.argmax(axis=1))
+    assert (loss["positions"], entry["positions"]) == (11, 4)
+    assert (1e-6 < loss["nmse"] < 1e-2) if scheme == "q8_0" else (1e-3 < loss["nmse"] < 1)
+    assert loss["worst_nmse"] >= loss["nmse"]
+
+
+@pytest.mark.torch
+def test_the_bf16_vectors_must_be_those_of_the_same_weights(generated: dict[str, Path], originals: dict[str, Path],
+                                                            tmp_path: Path) -> None:
+    artifact = convert("tiny", originals["tiny"], tmp_path / "a.gguf", SCHEMES["q8_0"])
+    prompts = write_prompts(tmp_path / "prompts.jsonl", PROMPTS)
+    arguments = ["--model", str(artifact), "--prompts", str(prompts), "--output", str(tmp_path / "v")]
+    with pytest.raises(ToolError, match="checkpoint_id: expected tiny, found tiny-base"):
+        generate_test_vectors.main([*arguments, "--bf16-vectors", str(generated["artifact"])])
+    with pytest.raises(ToolError, match="--bf16-vectors is for quantised"):
+        generate_test_vectors.main(["--model", str(generated["model"]), "--prompts", str(prompts), "--output",
+                                    str(tmp_path / "v"), "--bf16-vectors", str(generated["artifact"])])
 
 
 def test_only_a_bf16_reference_leaves_a_bound(tmp_path: Path) -> None:

@@ -42,6 +42,17 @@ def test_the_bytes_of_a_twin(tmp_path: Path) -> None:
         assert "tokenizer.chat_template" not in file.metadata
 
 
+@pytest.mark.parametrize("scheme", ["q8_0", "affine4_gs32"])
+def test_a_quantised_twin_is_that_of_the_same_weights(scheme: str, tmp_path: Path) -> None:
+    common = ("--like", "tiny", "--seed", 9, "--layers", 2)
+    make(*common, "--scheme", scheme, "--jobs", 3, "--artifact", tmp_path)
+    make(*common, "--output", tmp_path / "snapshot")
+    convert("tiny", tmp_path / "snapshot", tmp_path / "converted.gguf", SCHEMES[scheme], allow_synthetic=True)
+    assert data_of(tmp_path / f"kipp-tiny-2layers-{scheme}.gguf") == data_of(tmp_path / "converted.gguf")
+    with pytest.raises(ToolError, match=f"--scheme {scheme} needs --artifact: a snapshot holds BF16"):
+        make(*common, "--scheme", scheme, "--output", tmp_path / "other")
+
+
 @pytest.mark.parametrize("checkpoint_id", ["tiny", "tiny-base"])
 def test_straight_and_by_snapshot_are_the_same_artifact(checkpoint_id: str, tmp_path: Path) -> None:
     common = ("--like", checkpoint_id, "--seed", 9, "--layers", 2)

@@ -42,3 +42,20 @@ def test_a_failed_one_is_kept_and_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_keep_keeps_a_passed_one_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert run(monkeypatch, tmp_path, None, "--keep")[0] == 0
     assert (tmp_path / "work" / "qwen3-0.6b" / "gates").exists()
+
+
+def test_quantised_schemes_follow_the_bf16_reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its vectors are what the loss is measured against; its gates run only if asked for."""
+    commands: list[list[str]] = []
+    monkeypatch.setattr(run_full_size_gates, "step",
+                        lambda title, *command: commands.append([title, *map(str, command)]) or 0)
+    common = ["qwen3-0.6b", "--machine", "test", "--work", str(tmp_path / "work"), "--output", str(tmp_path)]
+    assert run_full_size_gates.main([*common, "--scheme", "q8_0", "affine4_gs32"]) == 0
+    assert [command[0].removeprefix("qwen3-0.6b ") for command in commands] == [
+        "bf16: twin", "bf16: reference", "q8_0: twin", "q8_0: reference", "q8_0: gates",
+        "affine4_gs32: twin", "affine4_gs32: reference", "affine4_gs32: gates"]
+    references = [command for command in commands if command[0].endswith("reference")]
+    assert "--bf16-vectors" not in references[0]
+    bf16 = references[0][references[0].index("--output") + 1]
+    assert all(command[command.index("--bf16-vectors") + 1] == bf16 for command in references[1:])
+    assert f"{tmp_path / 'gates-test-qwen3-0.6b-q8_0.json'}" in commands[4]

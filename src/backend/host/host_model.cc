@@ -35,12 +35,12 @@ Layer bind_layer(const ModelFile& file, const LayerWeights& weights) {
 
 Result<void> check_scheme(const ModelFile& file) {
   switch (file.info().scheme) {
-    case QuantScheme::kBf16: return {};
+    case QuantScheme::kBf16:
     case QuantScheme::kQ8_0:
-    case QuantScheme::kAffine4Gs32: break;
+    case QuantScheme::kAffine4Gs32: return {};
   }
-  return make_error(ErrorCode::kUnsupported, fmt::format("{}: backend oracle runs scheme bf16, found {}",
-                                                         file.path().string(), scheme_name(file.info().scheme)));
+  return make_error(ErrorCode::kUnsupported, fmt::format("{}: backend oracle lacks scheme {}", file.path().string(),
+                                                         scheme_name(file.info().scheme)));
 }
 
 Result<HostModel> bind_weights(const ModelFile& file) {

@@ -14,7 +14,6 @@ constexpr int64_t kRangeCost = 1 << 17;  // operations: about 10 µs, what wakin
 constexpr int64_t kRangesPerThread = 4;  // so that a late thread holds up little
 constexpr int64_t kRangeAlignment = 16;  // floats in a cache line: two threads rarely write the same one
 
-// Loading refuses the types without an operator; were one to run, it would not pass for another (for_each).
 const char* matmul_class(WeightType type) {
   switch (type) {
     case WeightType::kBf16: return "matmul_bf16";

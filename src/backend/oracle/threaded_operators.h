@@ -40,9 +40,11 @@ class ThreadedOperators final : public host::Operators {
   ThreadPool threads_;
   // Every kernel class that the oracle has, with how often it ran.
   std::map<std::string, uint64_t, std::less<>> counts_ = {
-      {"attention_bf16", 0}, {"attention_f32", 0},       {"embedding", 0},    {"kv_write_bf16", 0},
-      {"kv_write_f32", 0},   {"matmul_bf16", 0},         {"residual_add", 0}, {"rms_norm", 0},
-      {"rope", 0},           {"stateless_attention", 0}, {"swiglu", 0}};
+      {"attention_bf16", 0}, {"attention_f32", 0}, {"embedding", 0},
+      {"kv_write_bf16", 0},  {"kv_write_f32", 0},  {"matmul_affine4_gs32", 0},
+      {"matmul_bf16", 0},    {"matmul_q8_0", 0},   {"residual_add", 0},
+      {"rms_norm", 0},       {"rope", 0},          {"stateless_attention", 0},
+      {"swiglu", 0}};
 };
 
 }  // namespace kipp::oracle
