@@ -1,8 +1,8 @@
 """Runs the gates on full-size synthetic twins: makes the twin, its FP32 reference on the GPU, and the record.
 
 One command for a machine with a GPU: the twin's artifact is written straight from its seed, Transformers makes the
-reference vectors from that artifact in FP32 (TF32 off), and `kipp gates` compares the oracle with them on the CPU.
-Records go to bench/results/gates-<machine>-<id>-<scheme>.json. Twin and vectors of a run that did not pass are kept, to
+reference vectors from that artifact in FP32 (TF32 off), and `kipp gates` compares a backend with them on the CPU.
+Records go to bench/results/gates-<machine>-<id>-<scheme>.json, those of another backend than the oracle with its name. Twin and vectors of a run that did not pass are kept, to
 look into. Needs requirements/reference.txt.
 """
 
@@ -21,7 +21,8 @@ if __package__ in (None, ""):  # run as a script: the package is one folder up
 from tools.weight_schemes import SCHEMES
 
 ROOT = Path(__file__).resolve().parents[1]
-GATES = ("phase0", "phase1", "phase2", "placement")
+GATES = ("phase0", "phase1", "phase2", "placement", "against-oracle")
+DEFAULT_GATES = {"oracle": GATES[:-1], "cpu": GATES}
 
 
 def step(title: str, *command: object) -> int:
@@ -64,9 +65,10 @@ def gate_one(checkpoint: str, args: argparse.Namespace) -> int:
         status = status or twin_and_reference(checkpoint, scheme, folder, args)
         artifact = artifact_of(checkpoint, scheme, folder)
         if scheme in args.scheme:
-            record = args.output / f"gates-{args.machine}-{checkpoint}-{scheme}.json"
-            gates = ["--model", artifact, "--allow-synthetic", "--vectors", vectors_of(scheme, folder)]
-            gates += ["--json", record, *(f"--{gate}" for gate in args.gates)]
+            suffix = "" if args.backend == "oracle" else f"-{args.backend}"
+            record = args.output / f"gates-{args.machine}-{checkpoint}-{scheme}{suffix}.json"
+            gates = ["--backend", args.backend, "--model", artifact, "--allow-synthetic", "--vectors", vectors_of(scheme, folder)]
+            gates += ["--json", record, *(f"--{gate}" for gate in args.gates or DEFAULT_GATES[args.backend])]
             status = status or step(f"{checkpoint} {scheme}: gates", args.kipp, "gates", *gates)
         if status == 0 and not args.keep:
             artifact.unlink(missing_ok=True)  # one at a time on the disk
@@ -87,7 +89,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--prompts", type=Path, default=ROOT / "tests/vectors/prompts.jsonl")
     parser.add_argument("--device", default="cuda", help="of the reference: cuda or cpu")
     parser.add_argument("--generator", default="cuda", help="of the twin's weights: cuda or numpy")
-    parser.add_argument("--gates", nargs="+", choices=GATES, default=GATES, metavar="GATE", help=", ".join(GATES))
+    parser.add_argument("--backend", choices=list(DEFAULT_GATES), default="oracle", help=", ".join(DEFAULT_GATES))
+    parser.add_argument("--gates", nargs="+", choices=GATES, metavar="GATE",
+                        help=f"{', '.join(GATES)} (default: all that the backend has)")
     parser.add_argument("--scheme", nargs="+", choices=list(SCHEMES), default=["bf16"], metavar="SCHEME",
                         help=f"{', '.join(SCHEMES)} (default: bf16)")
     parser.add_argument("--seed", type=int, default=1)

@@ -54,6 +54,7 @@ class AgainstOracle {
   Result<std::vector<Rows>> oracle_rows(bool round_kv) const;
   Result<void> run_variant(const Variant& variant, const std::vector<Rows>& expected);
   Result<Comparison> compare_prefill(Model& model, const PromptVectors& prompt, const Rows& expected) const;
+  Result<Comparison> compare_decoded(Model& model, const PromptVectors& prompt, const Rows& expected) const;
   Result<Comparison> compare_stateless(Model& model, const PromptVectors& prompt, const Rows& expected) const;
   Comparison compare_all(const Rows& found, const Rows& expected) const;
 
@@ -92,6 +93,19 @@ Result<Comparison> AgainstOracle::compare_prefill(Model& model, const PromptVect
   return compare_all(found, expected);
 }
 
+// Token by token from an empty cache; on cpu only the last few, since Phase 2 and placement hold its decoding against
+// whole prompts bit for bit.
+Result<Comparison> AgainstOracle::compare_decoded(Model& model, const PromptVectors& prompt,
+                                                  const Rows& expected) const {
+  KIPP_TRY(input_.go_on());
+  KIPP_ASSIGN(Session session, model.new_session());
+  constexpr size_t kLast = 4;
+  if (input_.setup.backend == "cpu" && prompt.ids.size() > kLast) {
+    KIPP_TRY(session.append(std::span(prompt.ids).first(prompt.ids.size() - kLast)));
+  }
+  return compare_decode(session, prompt.ids, expected, rule_, input_.setup.is_cancelled);
+}
+
 Result<Comparison> AgainstOracle::compare_stateless(Model& model, const PromptVectors& prompt,
                                                     const Rows& expected) const {
   KIPP_ASSIGN(const Rows found, stateless_rows(model, prompt.ids));
@@ -111,11 +125,10 @@ Result<void> AgainstOracle::run_variant(const Variant& variant, const std::vecto
     KIPP_TRY(input_.go_on());
     KIPP_ASSIGN(const Comparison prefill, compare_prefill(*model, prompt, expected[i]));
     judge(prompt, "whole prompt", prefill);
-    KIPP_TRY(input_.go_on());
-    KIPP_ASSIGN(Session session, model->new_session());
-    KIPP_ASSIGN(const Comparison decoded,
-                compare_decode(session, prompt.ids, expected[i], rule_, input_.setup.is_cancelled));
-    judge(prompt, "decoded", decoded);
+    KIPP_ASSIGN(const Comparison decoded, compare_decoded(*model, prompt, expected[i]));
+    if (decoded.num_rows > 0) {
+      judge(prompt, "decoded", decoded);
+    }
     KIPP_TRY(input_.go_on());
     KIPP_ASSIGN(const Comparison stateless, compare_stateless(*model, prompt, expected[i]));
     judge(prompt, "stateless", stateless);
