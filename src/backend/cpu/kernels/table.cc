@@ -38,6 +38,7 @@ const Kernels& kernels() {
       .finish = finish,
       .swiglu = swiglu,
       .residual_add = residual_add,
+      .probe = probe,
   };
   return kKernels;
 }
