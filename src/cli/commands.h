@@ -19,6 +19,7 @@ void add_tokenize_command(CLI::App& app, ExitCode& exit_code);     // tokenize.c
 void add_detokenize_command(CLI::App& app, ExitCode& exit_code);   // detokenize.cc
 void add_render_command(CLI::App& app, ExitCode& exit_code);       // render.cc
 void add_ppl_command(CLI::App& app, ExitCode& exit_code);          // ppl.cc
+void add_bench_command(CLI::App& app, ExitCode& exit_code);        // bench.cc
 void add_gates_command(CLI::App& app, ExitCode& exit_code);        // gates.cc
 void add_inspect_command(CLI::App& app, ExitCode& exit_code);      // inspect.cc
 void add_checkpoints_command(CLI::App& app, ExitCode& exit_code);  // checkpoints.cc

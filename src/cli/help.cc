@@ -10,7 +10,7 @@
 
 namespace kipp::cli {
 std::string version_text() {
-  return fmt::format("kipp {}\ncommit: {}\nbuild: {}, {}\nbackends: {}\nweight schemes: bf16", kVersion, kBuildCommit,
+  return fmt::format("kipp {}\ncommit: {}\nbuild: {}, {}\nbackends: {}\nweight schemes: bf16, q8_0, affine4_gs32", kVersion, kBuildCommit,
                      kBuildCompiler, kBuildType, fmt::join(available_backends(), ", "));
 }
 

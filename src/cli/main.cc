@@ -35,6 +35,7 @@ void add_commands(CLI::App& app, ExitCode& exit_code) {
   kipp::cli::add_detokenize_command(app, exit_code);
   kipp::cli::add_render_command(app, exit_code);
   kipp::cli::add_ppl_command(app, exit_code);
+  kipp::cli::add_bench_command(app, exit_code);
   kipp::cli::add_gates_command(app, exit_code);
   kipp::cli::add_inspect_command(app, exit_code);
   kipp::cli::add_checkpoints_command(app, exit_code);

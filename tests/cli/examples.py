@@ -41,12 +41,13 @@ class Workplace:
 
 
 def shorten(line: str) -> str:
-    """The same command with at most 8 tokens to generate, and of the gates only the one that takes no time."""
+    """The same command, but short: at most 8 tokens, one repetition, and of the gates the one that takes no time."""
     if "--help" in line:
         return line
     if " gates " in line:
         return re.sub(r" --(phase1|phase2|placement)\b", "", line) + " --phase0"
     line = re.sub(r" --decode \d+", "", line)
+    line = re.sub(r"\bkipp bench ", "kipp bench --decode 2 --repetitions 1 ", line)
     if line.startswith("kipp chat "):  # a conversation needs somebody who says something
         return f"echo Hi | {line} --decode 8"
     return re.sub(r"\bkipp run ", "kipp run --decode 8 ", line)

@@ -13,7 +13,7 @@ from kipp_process import OK, Kipp
 
 COMMANDS = [
     "", "run", "chat", "inspect", "checkpoints", "completions", "manual", "tokenize", "detokenize", "render", "ppl",
-    "gates",
+    "bench", "gates",
 ]
 
 

@@ -12,7 +12,8 @@ from kipp_process import FAILURE, MODEL, OK, OUTPUT_CLOSED, USAGE, Kipp
 from tools.run_seeded_faults import known_faults
 
 COMMANDS = [
-    "run", "chat", "inspect", "checkpoints", "completions", "manual", "tokenize", "detokenize", "render", "ppl", "gates"
+    "run", "chat", "inspect", "checkpoints", "completions", "manual", "tokenize", "detokenize", "render", "ppl",
+    "bench", "gates",
 ]
 
 
@@ -91,6 +92,7 @@ def test_help_of_a_command_has_examples_and_exit_codes(bare: Kipp, command: str)
         (["render"], "PROMPT"),
         (["render", "--variant", "chatgpt", "Hi"], "chatgpt"),
         (["ppl", "--window", "1"], "--window"),
+        (["bench", "--batch", "1,65"], "--batch"),
     ],
 )
 def test_wrong_command_lines(bare: Kipp, arguments: list[str], message: str) -> None:
@@ -102,7 +104,8 @@ def test_wrong_command_lines(bare: Kipp, arguments: list[str], message: str) -> 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["run", "Hi"], ["tokenize", "Hi"], ["detokenize", "1"], ["render", "Hi"], ["ppl"], ["gates", "--vectors", "."]],
+    [["run", "Hi"], ["tokenize", "Hi"], ["detokenize", "1"], ["render", "Hi"], ["ppl"], ["bench"],
+     ["gates", "--vectors", "."]],
 )
 def test_no_model(bare: Kipp, arguments: list[str]) -> None:
     done = bare(*arguments)

@@ -64,6 +64,21 @@ constexpr int32_t partial_floats(int32_t head_dim) {
   return kMaxQueries * (head_dim + 2);
 }
 
+// What one thread does at most, for measuring limits (backend/cpu/probe.h).
+enum class ProbeKind : uint8_t {
+  kRead,      // reads data[0, bytes) in four streams
+  kFp32,      // FP32 product-sums
+  kBf16Dot,   // vdpbf16ps
+  kBf16Tile,  // TDPBF16PS
+  kInt8,      // vpdpbusd
+};
+struct ProbeArgs {
+  ProbeKind kind;
+  const std::byte* data;
+  size_t bytes;
+  int64_t rounds;  // of product-sums
+};
+
 struct Kernels {
   const char* isa;  // "avx2"
   MatmulKernel matmul[kNumWeightTypes][kNumPrecisions];
@@ -80,6 +95,8 @@ struct Kernels {
   void (*finish)(const AttendArgs& args, const float* total);
   void (*swiglu)(const SwigluArgs& args);
   void (*residual_add)(const ResidualAddArgs& args);
+  // Returns the bytes read or the operations done (a product and a sum are two); 0 if there is no such instruction.
+  int64_t (*probe)(const ProbeArgs& args);
 };
 
 }  // namespace kipp::cpu

@@ -19,6 +19,7 @@ void merge(const AttendArgs& args, const float* partial, float* total);
 void finish(const AttendArgs& args, const float* total);
 void swiglu(const SwigluArgs& args);
 void residual_add(const ResidualAddArgs& args);
+int64_t probe(const ProbeArgs& args);
 
 extern const MatmulKernel kMatmulBf16Fp32;  // widened weights, FP32 activations
 #if defined(__AVX512BF16__)

@@ -41,6 +41,7 @@ const Kernels& kernels() {
       .finish = finish,
       .swiglu = swiglu,
       .residual_add = residual_add,
+      .probe = probe,
   };
   return kKernels;
 }
