@@ -28,6 +28,7 @@ from typing import Any
 from provenance import ROOT, hand_out, machine, source
 
 WORKER = ROOT / "bench" / "llama_cpp_speed.py"
+MAX_LOAD = 0.5
 WAYS = {  # load mode, flash attention
     "mapped, flash attention": ("mmap", "on"),
     "loaded, flash attention": ("none", "on"),
@@ -171,6 +172,8 @@ def main() -> int:
     if not cases or arguments.alternations < 1:
         raise SystemExit("nothing to measure: --prefill or --decode, and --alternations, must be at least 1")
     started = machine()
+    if (load := started["load_average"][0]) > MAX_LOAD:
+        print(f"warning: load average {load:.1f}: these figures will not be those of an idle machine", file=sys.stderr)
     measured = [measure(arguments, case) for case in cases]
     _, kipp, llama = measured[-1]
     version = subprocess.run([arguments.kipp, "--version"], capture_output=True, text=True, check=True).stdout
@@ -185,7 +188,10 @@ def main() -> int:
             "kipp": version.splitlines(),
             **{key: llama[key] for key in ("llama_cpp", "llama_cpp_python", "system") if key in llama},
         },
-        "model": {key: kipp[key] for key in ("model", "checkpoint", "scheme", "synthetic", "header_sha256")},
+        "model": {
+            **{key: kipp[key] for key in ("model", "checkpoint", "scheme", "synthetic", "header_sha256")},
+            "export": arguments.export.name,
+        },
         "flags": {
             "threads": arguments.threads,
             "kipp": {"backend": kipp["backend"], "isa": kipp["isa"]},
