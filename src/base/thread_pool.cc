@@ -13,6 +13,10 @@
 namespace kipp {
 namespace {
 
+// The state's lowest bits count the workers inside, one bit says that the job is open, the others number the jobs.
+constexpr uint64_t kOpen = uint64_t{1} << 15;
+constexpr uint64_t kNumber = uint64_t{1} << 16;
+
 // Longer than what a forward pass does on one thread between two jobs, shorter than a person's or a scheduler's notice.
 constexpr std::chrono::microseconds kWatch{100};
 
@@ -82,27 +86,36 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain, const Body& body) {
     body(0, count);
     return;
   }
-  const Job job{&body, count, grain};
-  {
-    const std::lock_guard lock(mutex_);
-    KIPP_CHECK(!job_);
-    job_ = job;
-    ++num_jobs_;
-    next_.store(0, std::memory_order_relaxed);
+  const uint64_t last = state_.load();
+  KIPP_CHECK(last % kNumber == 0);  // one caller at a time, and none inside a body
+  job_ = {&body, count, grain};
+  next_.store(0, std::memory_order_relaxed);
+  state_.store(last + kNumber + kOpen);
+  if (num_asleep_.load() > 0) {
+    {
+      const std::lock_guard lock(mutex_);
+    }  // a worker that did not see the job is waiting by now
+    wake_.notify_all();
   }
-  wake_.notify_all();
-  run_ranges(job);
-  std::unique_lock lock(mutex_);
-  job_.reset();  // a worker that comes from here on finds no job
-  if (inside_ != 0) {
-    lock.unlock();
-    watch([this] { return inside_.load(std::memory_order_relaxed) == 0; });
-    lock.lock();
-    done_.wait(lock, [this] { return inside_ == 0; });
-  }
+  run_ranges(job_);
+  close_job();
   if (failure_) {
     std::rethrow_exception(std::exchange(failure_, nullptr));
   }
+}
+
+// Workers that come from here on find no job; those inside are waited for.
+void ThreadPool::close_job() {
+  state_.fetch_sub(kOpen);
+  const auto none_inside = [this] { return state_.load() % kNumber == 0; };
+  watch(none_inside);
+  if (none_inside()) {
+    return;
+  }
+  std::unique_lock lock(mutex_);
+  caller_asleep_ = true;
+  done_.wait(lock, none_inside);
+  caller_asleep_ = false;
 }
 
 void ThreadPool::run_ranges(const Job& job) noexcept {
@@ -123,34 +136,46 @@ void ThreadPool::run_ranges(const Job& job) noexcept {
   }
 }
 
-void ThreadPool::work() {
-  uint64_t seen = 0;
-  while (true) {
-    watch_for_job(seen);
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, [&] { return stop_ || num_jobs_ != seen; });
-    if (stop_) {
-      return;
+// True: this worker is inside a job that it has not seen before.
+bool ThreadPool::join_job(uint64_t& seen) {
+  uint64_t state = state_.load();
+  while (state / kNumber != seen && state % kNumber >= kOpen) {
+    if (state_.compare_exchange_weak(state, state + 1)) {
+      seen = state / kNumber;
+      return true;
     }
-    seen = num_jobs_;
-    if (!job_) {
-      continue;  // the others were done before this thread came
+  }
+  return false;
+}
+
+void ThreadPool::leave_job() {
+  const uint64_t before = state_.fetch_sub(1);
+  if (before % kNumber == 1 && caller_asleep_.load()) {
+    {
+      const std::lock_guard lock(mutex_);
     }
-    const Job job = *job_;
-    ++inside_;
-    lock.unlock();
-    run_ranges(job);
-    lock.lock();
-    if (--inside_ == 0) {
-      done_.notify_one();
-    }
+    done_.notify_one();
   }
 }
 
-void ThreadPool::watch_for_job(uint64_t seen) const {
-  watch([this, seen] {
-    return num_jobs_.load(std::memory_order_relaxed) != seen || stop_.load(std::memory_order_relaxed);
-  });
+void ThreadPool::work() {
+  uint64_t seen = 0;
+  while (true) {
+    bool inside = false;
+    const auto has_work = [&] { return stop_.load() || (inside = inside || join_job(seen)); };
+    watch(has_work);
+    if (!inside && !stop_.load()) {
+      std::unique_lock lock(mutex_);
+      ++num_asleep_;
+      wake_.wait(lock, has_work);
+      --num_asleep_;
+    }
+    if (!inside) {
+      return;  // stopped
+    }
+    run_ranges(job_);
+    leave_job();
+  }
 }
 
 }  // namespace kipp

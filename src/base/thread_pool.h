@@ -8,7 +8,6 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <vector>
 
@@ -35,25 +34,29 @@ class ThreadPool {
 
  private:
   struct Job {
-    const Body* body;
-    int64_t count;
-    int64_t grain;
+    const Body* body = nullptr;
+    int64_t count = 0;
+    int64_t grain = 1;
   };
 
   void work();
-  void watch_for_job(uint64_t seen) const;
+  bool join_job(uint64_t& seen);
+  void leave_job();
+  void close_job();
   void run_ranges(const Job& job) noexcept;
   void stop_workers();
 
-  std::mutex mutex_;
+  // Which job it is, whether threads may still join it, and how many workers are inside (thread_pool.cc). Workers join
+  // and leave without a lock: with sixteen of them and a hundred jobs a token, a lock would cost more than the work.
+  std::atomic<uint64_t> state_{0};
+  Job job_;                             // written while no worker is inside
+  std::atomic<int64_t> next_{0};        // first index that no thread has taken
+  std::atomic<int32_t> num_asleep_{0};  // workers that wait, or are about to
+  std::atomic<bool> caller_asleep_{false};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;              // of what follows, and of falling asleep
   std::condition_variable wake_;  // workers wait for a job here
   std::condition_variable done_;  // the caller waits here for workers still inside the job
-  std::optional<Job> job_;        // the open job; a thread copies it under the lock, since closing it does not wait
-  // Changed under the lock, and also read without it by threads that watch before they wait.
-  std::atomic<uint64_t> num_jobs_{0};  // opened so far
-  std::atomic<int32_t> inside_{0};     // workers inside the open job
-  std::atomic<bool> stop_{false};
-  std::atomic<int64_t> next_{0};  // first index that no thread has taken
   std::exception_ptr failure_;    // the first one thrown by the open job's body
   std::vector<std::thread> workers_;
 };
