@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kTaskCost = 1 << 16;  // elements or so: a few microseconds
 constexpr int64_t kTasksPerThread = 4;
 constexpr int64_t kTaskAlignment = 16;         // floats in a cache line
-constexpr int64_t kTaskWeightBytes = 1 << 17;  // of a matrix product: they stay in the L2 cache for all tokens
+constexpr int64_t kTaskWeightBytes = 1 << 18;  // of a matrix product: they stay in the L2 cache for all tokens
 constexpr int32_t kTaskRows = 64;              // of a matrix product, at least and as a multiple: four AMX tiles
 
 template <typename T>

@@ -127,6 +127,8 @@ void multiply_rows(const MultiplyArgs& args, const Group& group, int32_t row, in
   const ptrdiff_t packed_stride = ptrdiff_t{group.width} * 4;
   const int32_t steps = (args.columns + kTileColumns - 1) / kTileColumns;
   const int32_t whole = args.columns / kTileColumns;
+  // Beyond the task's rows others are at work: what is asked for there costs bandwidth and ends in the wrong cache.
+  const int32_t ahead = row + num_tiles * kTileRows < args.row_end ? num_tiles * kTileBytes : 0;
   const std::byte* next = args.weight + ptrdiff_t{row + num_tiles * kTileRows} * stride;
   WeightRows weights[kMaxRowTiles];
   for (int32_t i = 0; i < num_tiles; ++i) {
@@ -139,7 +141,7 @@ void multiply_rows(const MultiplyArgs& args, const Group& group, int32_t row, in
   _tile_zero(3);
   for (int32_t k = 0; k < steps; ++k) {
     _tile_loadd(4, group.step(k), packed_stride);
-    prefetch(next + ptrdiff_t{k} * num_tiles * kTileBytes, num_tiles * kTileBytes);
+    prefetch(next + ptrdiff_t{k} * num_tiles * kTileBytes, ahead);
     const auto load_weights = [&](int32_t i) KIPP_INLINE_LAMBDA -> const void* {
       if (k == whole) {
         weights[i].copy_rest(k, copy);
@@ -215,8 +217,10 @@ void multiply_square(const MultiplyArgs& args, const Group (&groups)[kMaxGroups]
 template <int32_t kTerms>
 void multiply_group(const MultiplyArgs& args, const Group& group, int32_t row) {
   configure({.rows = kTileRows, .tokens = {group.width, 0}});
-  for (; row + kTileRows <= args.row_end; row += kMaxRowTiles * kTileRows) {
-    multiply_rows<kTerms>(args, group, row, smaller(kMaxRowTiles, (args.row_end - row) / kTileRows), kTileRows);
+  // A few tokens wait for memory, not for the chain of sums: then one tile of rows at a time asks for the next.
+  const int32_t tiles = args.num_tokens <= kGroupTokens<kTerms> ? 1 : kMaxRowTiles;
+  for (; row + kTileRows <= args.row_end; row += tiles * kTileRows) {
+    multiply_rows<kTerms>(args, group, row, smaller(tiles, (args.row_end - row) / kTileRows), kTileRows);
   }
   row = args.row_begin + (args.row_end - args.row_begin) / kTileRows * kTileRows;
   if (const int32_t rest = args.row_end - row; rest > 0) {

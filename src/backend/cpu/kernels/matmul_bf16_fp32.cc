@@ -24,6 +24,7 @@ struct Tile {
   float* out;              // [tokens] rows of stride out_stride
   ptrdiff_t out_stride;
   int32_t columns;
+  bool has_next;  // whether the task goes on with the rows behind these
 };
 
 template <int32_t kRows, int32_t kTokens>
@@ -50,7 +51,7 @@ void multiply_tile(const Tile& tile) {
   const uint16_t* next = tile.weight + kRows * columns;
   int32_t c = 0;
   for (; c + kLanes <= tile.columns; c += kLanes) {
-    if constexpr (kTokens == 1) {
+    if (kTokens == 1 && tile.has_next) {
       prefetch(next + ptrdiff_t{c} * kRows, kRows * kLanes * 2);
     }
     add_lanes([&](int32_t r) KIPP_INLINE_LAMBDA { return widen(tile.weight + r * columns + c); },
@@ -88,16 +89,18 @@ void multiply(const MultiplyArgs& args) {
   const auto* weight = reinterpret_cast<const uint16_t*>(args.weight);
   for (int32_t t = 0; t < args.num_tokens; t += kTokenTile) {
     const int32_t num_tokens = args.num_tokens - t < kTokenTile ? args.num_tokens - t : kTokenTile;
-    Tile tile{nullptr, args.x + ptrdiff_t{t} * args.columns, nullptr, args.out_stride, args.columns};
+    Tile tile{nullptr, args.x + ptrdiff_t{t} * args.columns, nullptr, args.out_stride, args.columns, false};
     int32_t r = args.row_begin;
     for (; r + kRowTile <= args.row_end; r += kRowTile) {
       tile.weight = weight + ptrdiff_t{r} * args.columns;
       tile.out = args.out + t * args.out_stride + r;
+      tile.has_next = r + kRowTile < args.row_end;
       multiply_tokens<kRowTile>(tile, num_tokens);
     }
     for (; r < args.row_end; ++r) {
       tile.weight = weight + ptrdiff_t{r} * args.columns;
       tile.out = args.out + t * args.out_stride + r;
+      tile.has_next = r + 1 < args.row_end;
       multiply_tokens<1>(tile, num_tokens);
     }
   }

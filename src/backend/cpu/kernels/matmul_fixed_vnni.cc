@@ -79,7 +79,8 @@ KIPP_INLINE void fill_block<Affine4Block>(const std::byte* first, ptrdiff_t row_
 }
 
 template <typename Block>
-void fill_panel(const std::byte* first, ptrdiff_t row_bytes, int32_t num_rows, int32_t num_blocks, Panel& panel) {
+void fill_panel(const std::byte* first, ptrdiff_t row_bytes, int32_t num_rows, int32_t num_blocks, bool has_next,
+                Panel& panel) {
   constexpr int32_t kGroupBytes = kRows * static_cast<int32_t>(sizeof(Block));  // a block of all rows
   const std::byte* next = first + kRows * row_bytes;
   const __m512i row_numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -87,7 +88,9 @@ void fill_panel(const std::byte* first, ptrdiff_t row_bytes, int32_t num_rows, i
                                                        _mm512_set1_epi32(static_cast<int32_t>(row_bytes)));
   for (int32_t b = 0; b < num_blocks; ++b) {
     const std::byte* block = first + ptrdiff_t{b} * static_cast<ptrdiff_t>(sizeof(Block));
-    prefetch(next + ptrdiff_t{b} * kGroupBytes, kGroupBytes);
+    if (has_next) {
+      prefetch(next + ptrdiff_t{b} * kGroupBytes, kGroupBytes);
+    }
     fill_block<Block>(block, row_bytes, num_rows, panel.words[b]);
     const __m512i words = first_words(block, row_offsets);
     panel.scales[b] = halves_to_floats(words);
@@ -157,7 +160,7 @@ void multiply_rows(const MultiplyArgs& args, int32_t row, int32_t num_rows) {
   for (int32_t b = 0; b < num_blocks; b += kPanelBlocks) {
     const int32_t count = num_blocks - b < kPanelBlocks ? num_blocks - b : kPanelBlocks;
     const std::byte* first = args.weight + row * row_bytes + b * static_cast<ptrdiff_t>(sizeof(Block));
-    fill_panel<Block>(first, row_bytes, num_rows, count, panel);
+    fill_panel<Block>(first, row_bytes, num_rows, count, row + kRows < args.row_end, panel);
     const auto* runs = reinterpret_cast<const FixedRun<kDigits>*>(args.packed) + b;
     float* out = args.out + row;
     int32_t t = 0;
