@@ -24,12 +24,6 @@ std::string describe(const Json* value) {
   return std::string(kind_name(value->kind()));
 }
 
-// A member that is absent where it is null.
-const Json* find_value(const Json& object, std::string_view key) {
-  const Json* value = object.find(key);
-  return value != nullptr && !value->is_null() ? value : nullptr;
-}
-
 Result<const std::string*> required_string(const Json& object, std::string_view key, const std::string& path) {
   const Json* value = object.find(key);
   if (value == nullptr || !value->is_string()) {
@@ -39,7 +33,7 @@ Result<const std::string*> required_string(const Json& object, std::string_view 
 }
 
 Result<std::optional<bool>> optional_bool(const Json& object, std::string_view key, std::string_view path) {
-  const Json* value = find_value(object, key);
+  const Json* value = object.find_value(key);
   if (value == nullptr) {
     return std::nullopt;
   }
@@ -80,7 +74,7 @@ Result<std::string> join_text_parts(const Json& parts, const std::string& path) 
 }
 
 Result<std::optional<std::string>> parse_content(const Json& message, const std::string& path, ContentRule rule) {
-  const Json* content = find_value(message, "content");
+  const Json* content = message.find_value("content");
   if (content == nullptr) {
     return std::nullopt;
   }
@@ -101,7 +95,7 @@ Result<ToolCall> parse_tool_call(const Json& call, const std::string& path) {
     return unexpected_value(path, "an object", describe(&call));
   }
   // The template reads the flat shape wherever "function" is missing, null or empty.
-  const Json* function = find_value(call, "function");
+  const Json* function = call.find_value("function");
   if (function != nullptr && !function->is_object()) {
     return unexpected_value(path + ".function", "an object", describe(function));
   }
@@ -109,7 +103,7 @@ Result<ToolCall> parse_tool_call(const Json& call, const std::string& path) {
   const Json& source = is_flat ? call : *function;
   const std::string source_path = is_flat ? path : path + ".function";
   ToolCall result;
-  if (const Json* id = find_value(call, "id"); id != nullptr) {
+  if (const Json* id = call.find_value("id"); id != nullptr) {
     KIPP_ASSIGN(const std::string* text, required_string(call, "id", path));
     result.id = *text;
   }
@@ -134,13 +128,13 @@ Result<ChatMessage> parse_message(const Json& message, const std::string& path, 
   if (result.role != Role::kAssistant) {
     return result;  // reasoning and calls of other roles are not rendered
   }
-  const Json* reasoning = find_value(message, "reasoning_content");
+  const Json* reasoning = message.find_value("reasoning_content");
   if (reasoning != nullptr && reasoning->is_string()) {
     result.reasoning_content = reasoning->as_string();
   } else if (reasoning != nullptr && rule == ContentRule::kTextParts) {
     return unexpected_value(path + ".reasoning_content", "a string or null", describe(reasoning));
   }
-  const Json* calls = find_value(message, "tool_calls");
+  const Json* calls = message.find_value("tool_calls");
   if (calls == nullptr) {
     return result;
   }
@@ -172,7 +166,7 @@ Result<std::vector<ChatMessage>> parse_messages(const Json& object, ContentRule 
 
 Result<std::vector<std::string>> parse_tools(const Json& object) {
   std::vector<std::string> result;
-  const Json* tools = find_value(object, "tools");
+  const Json* tools = object.find_value("tools");
   if (tools == nullptr) {
     return result;
   }
@@ -193,7 +187,7 @@ Result<std::optional<bool>> parse_enable_thinking(const Json& object) {
   constexpr std::string_view kKwargs = "chat_template_kwargs";
   constexpr std::string_view kNested = "chat_template_kwargs.enable_thinking";
   KIPP_ASSIGN(const std::optional<bool> outer, optional_bool(object, "enable_thinking", "enable_thinking"));
-  const Json* kwargs = find_value(object, kKwargs);
+  const Json* kwargs = object.find_value(kKwargs);
   if (kwargs == nullptr) {
     return outer;
   }

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <iterator>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -105,11 +103,8 @@ Json conversation_json(const ChatRequest& request) {
 }
 
 Result<void> save_conversation(const ChatRequest& request, const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) {
-    return invalid(fmt::format("{} exists already; name another file", path));
-  }
-  return gates::write_whole(path, write_json(conversation_json(request)) + "\n");
+  constexpr mode_t kOwnerOnly = 0600;  // a chat is private
+  return gates::write_new(path, write_json(conversation_json(request)) + "\n", kOwnerOnly);
 }
 
 }  // namespace kipp::cli

@@ -19,27 +19,27 @@
 
 #include "base/blocked_signals.h"
 #include "cli/interrupt.h"
+#include "cli/line_history.h"
+#include "cli/terminal.h"
+#include "cli/wide_text.h"
 #include "tokenizer/utf8.h"
 
 namespace kipp::cli {
 namespace {
 
-constexpr int kHistorySize = 1000;
-
 // The terminal as it was: handlers may only touch what lies still.
 termios terminal_before;
 volatile std::sig_atomic_t continued = 0;
 volatile std::sig_atomic_t resized = 0;
+volatile std::sig_atomic_t colours = 0;
 
-// A signal that ends or stops the process leaves the terminal as it was found.
+// A signal that ends or stops the process leaves the terminal as it was found, without the colours of an answer too.
 void restore_and_raise(int signal) {
   static_cast<void>(::tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before));
-  std::signal(signal, SIG_DFL);
-  sigset_t own;
-  sigemptyset(&own);
-  sigaddset(&own, signal);
-  static_cast<void>(::sigprocmask(SIG_UNBLOCK, &own, nullptr));
-  static_cast<void>(std::raise(signal));
+  if (colours != 0) {
+    static_cast<void>(!::write(STDOUT_FILENO, kReset.data(), kReset.size()));
+  }
+  end_by_signal(signal);
 }
 
 void on_continue(int) {
@@ -63,6 +63,7 @@ void handle_signals() {
   }
   handle(SIGCONT, on_continue);
   handle(SIGWINCH, on_resize);
+  set_second_interrupt(restore_and_raise);
 }
 
 // The signals that may come while nobody waits are held back until the next wait, so that none is missed.
@@ -116,31 +117,11 @@ int read_byte(EditLine* editor, char& byte) {
   }
 }
 
-std::wstring to_wide(std::string_view text) {
-  const std::string valid = replace_invalid_utf8(text);
-  std::wstring wide;
-  for (size_t at = 0; at < valid.size();) {
-    const CodePoint point = decode_valid_utf8(valid.data() + at);
-    wide += static_cast<wchar_t>(point.value);
-    at += point.length;
-  }
-  return wide;
-}
-
-std::string to_utf8(std::wstring_view wide) {
-  std::string text;
-  for (const wchar_t character : wide) {
-    append_utf8(static_cast<uint32_t>(character), text);
-  }
-  return text;
-}
-
 }  // namespace
 
 struct LineEditor::Impl {
   EditLine* editor = nullptr;
-  HistoryW* history = nullptr;
-  std::filesystem::path history_path;
+  LineHistory history;
   std::wstring prompt;
   std::string pending;  // bytes read that do not make a character yet
 
@@ -150,9 +131,6 @@ struct LineEditor::Impl {
   ~Impl() {
     if (editor != nullptr) {
       el_end(editor);
-    }
-    if (history != nullptr) {
-      history_wend(history);
     }
   }
 
@@ -196,26 +174,19 @@ Result<LineEditor> LineEditor::create(const std::filesystem::path& history) {
   static_cast<void>(std::setlocale(LC_CTYPE, "C.UTF-8"));  // libedit writes by the locale
   auto impl = std::make_unique<Impl>();
   impl->editor = el_init("kipp", stdin, stdout, stderr);
-  impl->history = history_winit();
-  if (impl->editor == nullptr || impl->history == nullptr) {
+  if (impl->editor == nullptr) {
     return make_error(ErrorCode::kIo, "cannot use the terminal: libedit refuses it");
   }
-  HistEventW event;
-  history_w(impl->history, &event, H_SETSIZE, kHistorySize);
-  history_w(impl->history, &event, H_SETUNIQUE, 1);
-  if (!history.empty() && std::filesystem::exists(history) &&
-      history_w(impl->history, &event, H_LOAD, history.c_str()) < 0) {
-    return make_error(ErrorCode::kIo, fmt::format("{}: cannot be read as a history of lines", history.string()));
-  }
-  impl->history_path = history;
+  KIPP_TRY(impl->history.open(history));
   el_wset(impl->editor, EL_CLIENTDATA, impl.get());
   el_wset(impl->editor, EL_EDITOR, L"emacs");
   el_wset(impl->editor, EL_SIGNAL, 0);
   el_wset(impl->editor, EL_GETCFN, &Impl::read_character);
   el_wset(impl->editor, EL_PROMPT, &Impl::show_prompt);
-  el_wset(impl->editor, EL_HIST, history_w, impl->history);
+  el_wset(impl->editor, EL_HIST, history_w, impl->history.handle());
   el_wset(impl->editor, EL_BIND, L"^R", L"em-inc-search-prev", nullptr);
   static_cast<void>(el_source(impl->editor, nullptr));  // the user's ~/.editrc
+  colours = use_colours(STDOUT_FILENO) ? 1 : 0;
   handle_signals();
   return LineEditor(std::move(impl));
 }
@@ -240,18 +211,8 @@ LineEditor::Outcome LineEditor::read(const std::string& prompt, std::string& lin
   return given_up ? Outcome::kInterrupted : Outcome::kEnd;
 }
 
-void LineEditor::remember(const std::string& line) {
-  HistEventW event;
-  history_w(impl_->history, &event, H_ENTER, to_wide(line).c_str());
-}
-
-Result<void> LineEditor::save_history() {
-  HistEventW event;
-  if (!impl_->history_path.empty() && history_w(impl_->history, &event, H_SAVE, impl_->history_path.c_str()) < 0) {
-    return make_error(ErrorCode::kIo, fmt::format("{}: cannot write the history of lines: {}",
-                                                  impl_->history_path.string(), std::strerror(errno)));
-  }
-  return {};
+Result<void> LineEditor::remember(const std::string& line) {
+  return impl_->history.add(line);
 }
 
 }  // namespace kipp::cli

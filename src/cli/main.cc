@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
       exit_code = report_parse_error(app, error);
     }
-  } catch (const std::exception& error) {  // out of memory, in the main
+  } catch (const std::exception& error) {  // std::bad_alloc, if anything
     kipp::cli::print_message(fmt::format("kipp: error: {}\n", error.what()));
     exit_code = ExitCode::kFailure;
   }

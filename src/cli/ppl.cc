@@ -72,7 +72,7 @@ Result<ExitCode> measure(Model& model, const PplFlags& flags) {
   KIPP_ASSIGN(const std::string text, read_file(flags.path));
   const auto special = flags.plain ? SpecialTokens::kPlain : SpecialTokens::kParse;
   KIPP_ASSIGN(const auto ids, model.tokenizer().encode(text, {.special_tokens = special}));
-  if (ids.size() < 2 && !interrupted()) {
+  if (ids.size() < 2) {
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("the text has {} tokens: perplexity needs at least 2", ids.size()));
   }
@@ -101,8 +101,7 @@ ExitCode ppl(const PplFlags& flags) {
   if (!model) {
     return fail(ExitCode::kModel, model.error());
   }
-  const auto done = measure(**model, flags);
-  return done ? *done : fail(ExitCode::kFailure, done.error());
+  return end_of(measure(**model, flags));
 }
 
 constexpr std::string_view kExamples =

@@ -58,6 +58,15 @@ TEST(Json, Access) {
   EXPECT_EQ(json.find("s")->find("k"), nullptr);
 }
 
+TEST(Json, ANullMemberIsNoValue) {
+  const Json object = parse_json(R"({"null": null, "false": false})").value();
+  EXPECT_NE(object.find("null"), nullptr);
+  EXPECT_EQ(object.find_value("null"), nullptr);
+  EXPECT_EQ(object.find_value("absent"), nullptr);
+  EXPECT_EQ(object.find_value("false"), object.find("false"));
+  EXPECT_EQ(Json().find_value("x"), nullptr);
+}
+
 TEST(Json, ExactIntegers) {
   const auto int64 = [](const char* literal) { return Json::number_literal(literal).as_int64(); };
   const auto uint64 = [](const char* literal) { return Json::number_literal(literal).as_uint64(); };

@@ -34,6 +34,8 @@ std::vector<std::pair<std::string, bool>> read_lines(std::string_view bytes, siz
       break;
     }
     lines.emplace_back((*line)->text, (*line)->too_long);
+    EXPECT_LE((*line)->text.size(), (*line)->num_bytes);
+    EXPECT_EQ((*line)->num_bytes > limit, (*line)->too_long);
   }
   writer.join();
   ::close(ends[0]);
@@ -67,6 +69,19 @@ TEST(LineReader, SkipsALineOverTheLimitAndGoesOn) {
   const std::string huge(300'000, 'x');
   EXPECT_EQ(read_lines(huge + "\nok\n", 65536, 1000), (Lines{{"", true}, {"ok", false}}));
   EXPECT_EQ(read_lines(huge + "\nok\n", 65536, 300'000), (Lines{{huge, false}, {"ok", false}}));
+}
+
+TEST(LineReader, CountsWhatItSkips) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const std::string bytes = "ab\n" + std::string(1000, 'x') + "\n" + std::string(500, 'y');
+  ASSERT_EQ(::write(ends[1], bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  ::close(ends[1]);
+  LineReader reader(ends[0], 10);
+  for (const size_t num_bytes : {2U, 1000U, 500U}) {
+    EXPECT_EQ(reader.next().value().value().num_bytes, num_bytes);
+  }
+  ::close(ends[0]);
 }
 
 }  // namespace

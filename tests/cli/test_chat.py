@@ -264,6 +264,29 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)
+def test_killed_in_an_answer_it_leaves_no_colours_and_keeps_the_lines(
+    twin: Kipp, tmp_path: Path, ending: signal.Signals
+) -> None:
+    path = tmp_path / "history"
+    with start(twin, "--seed", "1", "--history", str(path), *ENDLESS) as chat:
+        for _ in range(20):  # a second Ctrl-C may come when the first has ended the answer already
+            chat.wait_for(PROMPT)
+            chat.type("go on\n")
+            time.sleep(1)
+            chat.kill(ending)
+            if ending == signal.SIGINT:
+                time.sleep(0.002)
+                chat.kill(ending)
+                time.sleep(0.5)
+            if chat.process.poll() is not None or ending != signal.SIGINT:
+                break
+        assert chat.end() == -ending
+        assert chat.raw.endswith("\x1b[0m")
+        assert chat.modes_are_as_before()
+    assert "on" in path.read_text()
+
+
 def test_signals_leave_the_terminal_as_it_was(demo: Kipp) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         with start(demo) as chat:
@@ -324,6 +347,70 @@ def test_base_checkpoints_have_no_chat(bare: Kipp, base_twin_path: Path) -> None
 def test_wrong_flags(bare: Kipp, arguments: tuple[str, ...], words: str) -> None:
     done = bare("chat", *arguments)
     assert done.returncode == USAGE and words in done.stderr.decode()
+
+
+def test_an_empty_history_file_is_a_new_one(demo: Kipp, tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    path.touch()
+    with start(demo, "--decode", "1", "--history", str(path)) as chat:
+        chat.wait_for(PROMPT)
+        chat.ask("remember me")
+        chat.type("\x04")
+        assert chat.end() == OK
+    assert "remember" in path.read_text()
+
+
+def test_a_full_disk_is_said_once_and_the_old_history_stays(demo: Kipp, tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    with start(demo, "--decode", "1", "--history", str(path)) as chat:
+        chat.wait_for(PROMPT)
+        chat.ask("the first line")
+    before = path.read_bytes()
+    limited = ["prlimit", "--fsize=20", *demo.command("chat", "--decode", "1", "--history", str(path))]
+    with Terminal(limited, demo.environment | {"TERM": "xterm", "HOME": "/nonexistent"}) as chat:
+        chat.wait_for(PROMPT)
+        assert "cannot" in chat.ask("the second line")
+        chat.wait_for(PROMPT)
+        assert "kipp: error" not in chat.ask("the third line")
+        chat.type("\x04")
+        assert chat.end() == FAILURE
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["history"]
+
+
+def test_lines_from_windows(demo: Kipp, tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    lines = f"What is the capital of \\\r\nFrance?\r\n/save {path}\r\n/quit\r\nnever read\r\n"
+    done = demo("chat", "--decode", "1", "-q", stdin=lines.encode())
+    assert done.returncode == OK, done.stderr
+    messages = json.loads(path.read_text(encoding="utf-8"))["messages"]
+    assert len(messages) == 2 and messages[0]["content"] == "What is the capital of \nFrance?"
+
+
+def test_a_line_that_is_too_long_is_said_and_the_chat_goes_on(demo: Kipp) -> None:
+    size = (16 << 20) + 5
+    lines = b"/undo\n" + b"x" * size + b"\nWhat is the capital of France?\n"
+    done = demo("chat", "--greedy", "--thinking", "off", "-q", stdin=lines)
+    assert f"line 2: expected {16 << 20} bytes at most, found {size}" in done.stderr.decode()
+    assert done.stdout == b"The capital of France is Paris.\n"
+    assert done.returncode == FAILURE
+
+
+def test_a_saved_chat_is_private_and_written_once(demo: Kipp, tmp_path: Path) -> None:
+    path, dangling = tmp_path / "chat.json", tmp_path / "dangling.json"
+    dangling.symlink_to(tmp_path / "nothing.json")
+    done = demo("chat", stdin=f"/save {path}\n/save {path}\n/save {dangling}\n".encode())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert done.stderr.decode().count("exists already") == 2 and done.returncode == FAILURE
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["chat.json", "dangling.json"]
+
+
+def test_control_characters_of_an_answer_do_not_act_on_the_terminal(twin: Kipp) -> None:
+    arguments = ("--greedy", "--decode", "2", "--logit-bias", "215=100")  # the token of the byte 0x1B
+    assert b"\x1b\x1b\n" in twin("chat", *arguments, stdin=b"Hi\n").stdout
+    with start(twin, *arguments) as chat:
+        chat.wait_for(PROMPT)
+        assert "\\x1b\\x1b" in chat.ask("Hi")
 
 
 def test_a_history_that_is_none(demo: Kipp, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -66,7 +67,13 @@ def test_help_of_a_command_has_examples_and_exit_codes(bare: Kipp, command: str)
         (["run", "--decode", "", "Hi"], "--decode"),
         (["run", "--top", "0", "Hi"], "--top"),
         (["run", "--temperature", "-1", "Hi"], "temperature"),
-        (["run", "--temperature", "nan", "Hi"], "temperature"),
+        (["run", "--temperature", "nan", "Hi"], 'expected a decimal number, found "nan"'),
+        (["run", "--temperature", "0x1p-1", "Hi"], '--temperature: expected a decimal number, found "0x1p-1"'),
+        (["run", "--top-p", " 0.5", "Hi"], 'found " 0.5"'),
+        (["run", "--min-p", "", "Hi"], 'found ""'),
+        (["run", "--repetition-penalty", "1,5", "Hi"], "--repetition-penalty: expected a decimal number"),
+        (["run", "--presence-penalty", "1e999", "Hi"], "--presence-penalty: expected a decimal number"),
+        (["run", "--frequency-penalty", "inf", "Hi"], "--frequency-penalty: expected a decimal number"),
         (["run", "--top-p", "1.5", "Hi"], "top_p"),
         (["run", "--min-p", "-0.1", "Hi"], "min_p"),
         (["run", "--presence-penalty", "3", "Hi"], "presence_penalty"),
@@ -147,12 +154,23 @@ def test_full_disk(twin: Kipp, arguments: list[str]) -> None:
     assert "No space left" in done.stderr.decode()
 
 
-@pytest.mark.parametrize("arguments", [["tokenize", "Hi"], ["--help"], ["run", "-q", "--decode", "4", "Hi"]])
+OUTPUTS = [["tokenize", "Hi"], ["--help"], ["run", "-q", "--decode", "4", "Hi"]]
+
+
+@pytest.mark.parametrize("arguments", OUTPUTS)
 def test_output_closed_before_the_start(twin: Kipp, arguments: list[str]) -> None:
-    process = twin.popen(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
-    assert process.stdout is not None and process.stderr is not None
-    process.stdout.close()
-    message = process.stderr.read()
-    # The child may have written its one line before the pipe was closed; then it ends well.
-    assert process.wait(timeout=60) in (OUTPUT_CLOSED, OK)
-    assert message == b""
+    read, write = os.pipe()
+    os.close(read)
+    process = twin.popen(*arguments, stdout=write, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    os.close(write)
+    _, message = process.communicate(timeout=60)
+    assert (process.returncode, message) == (OUTPUT_CLOSED, b"")
+
+
+@pytest.mark.parametrize("arguments", OUTPUTS)
+def test_no_standard_output_at_all(twin: Kipp, arguments: list[str]) -> None:
+    """`kipp … >&-`: the descriptor is closed, and whatever kipp opens first may get its number."""
+    process = twin.popen(*arguments, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, preexec_fn=lambda: os.close(1))
+    _, message = process.communicate(timeout=60)
+    assert process.returncode == FAILURE
+    assert message.startswith(b"kipp: error: ") and b"standard output" in message

@@ -77,6 +77,21 @@ TEST_F(Generate, TheCallbackEndsItHoldingAllButTheLastId) {
   EXPECT_THAT(session.tokens(), ElementsAreArray(joined(prompt_, std::span(result->ids).first(1))));
 }
 
+TEST_F(Generate, ALongPromptAsksOftenWhetherToGoOn) {
+  Session session = model_->new_session().value();
+  prompt_ = draw_tokens(300, 2);
+  int32_t before = 0;
+  int32_t longest = 0;
+  const auto result = run(session, {.max_tokens = 0}, [&](const GenerateStep*) {
+    longest = std::max(longest, session.length() - before);
+    before = session.length();
+    return true;
+  });
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  EXPECT_EQ(session.length(), 300);
+  EXPECT_LE(std::max(longest, session.length() - before), 64);
+}
+
 TEST_F(Generate, CancelledInThePromptItHoldsThePartThatWasEvaluated) {
   prompt_ = draw_tokens(600, 2);
   auto options = twin_options();
