@@ -91,7 +91,7 @@ ExitCode print(const CLI::App& app, const std::string& shell) {
 }
 
 constexpr std::string_view kExamples =
-    "  kipp completions bash > kipp.bash && source kipp.bash && complete -p kipp\n"
+    "  kipp completions bash > kipp.bash && echo \"source $PWD/kipp.bash\"\n"
     "  kipp completions zsh\n"
     "  kipp completions fish\n";
 
