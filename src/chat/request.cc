@@ -1,6 +1,10 @@
 // A chat request from JSON: the shapes that OpenAI's clients and the official templates accept, errors with a path.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 
 #include "base/json.h"
@@ -118,9 +122,27 @@ Result<ToolCall> parse_tool_call(const Json& call, const std::string& path) {
   return result;
 }
 
+// A field that is not known would be left out of the prompt unnoticed. null says nothing, whatever its name.
+Result<void> check_names(const Json& object, std::span<const std::string_view> known, std::string_view path) {
+  for (const auto& [name, value] : object.members()) {
+    if (!value.is_null() && std::ranges::find(known, name) == known.end()) {
+      return unexpected_value(path, fmt::format("the fields {}", fmt::join(known, ", ")), fmt::format("\"{}\"", name));
+    }
+  }
+  return {};
+}
+
+// The first four are rendered, of the roles that have them; the others are in messages of OpenAI's clients and servers,
+// and the templates leave them out.
+constexpr std::array<std::string_view, 8> kMessageFields = {"role", "content",      "reasoning_content", "tool_calls",
+                                                            "name", "tool_call_id", "refusal",           "annotations"};
+
 Result<ChatMessage> parse_message(const Json& message, const std::string& path, ContentRule rule) {
   if (!message.is_object()) {
     return unexpected_value(path, "an object", describe(&message));
+  }
+  if (rule == ContentRule::kTextParts) {
+    KIPP_TRY(check_names(message, kMessageFields, path));
   }
   ChatMessage result;
   KIPP_ASSIGN(result.role, parse_role(message, path));
@@ -183,7 +205,7 @@ Result<std::vector<std::string>> parse_tools(const Json& object) {
   return result;
 }
 
-Result<std::optional<bool>> parse_enable_thinking(const Json& object) {
+Result<std::optional<bool>> parse_enable_thinking(const Json& object, ContentRule rule) {
   constexpr std::string_view kKwargs = "chat_template_kwargs";
   constexpr std::string_view kNested = "chat_template_kwargs.enable_thinking";
   KIPP_ASSIGN(const std::optional<bool> outer, optional_bool(object, "enable_thinking", "enable_thinking"));
@@ -193,6 +215,10 @@ Result<std::optional<bool>> parse_enable_thinking(const Json& object) {
   }
   if (!kwargs->is_object()) {
     return unexpected_value(kKwargs, "an object", describe(kwargs));
+  }
+  if (rule == ContentRule::kTextParts) {
+    constexpr std::array<std::string_view, 1> kKnown = {"enable_thinking"};
+    KIPP_TRY(check_names(*kwargs, kKnown, kKwargs));
   }
   KIPP_ASSIGN(const std::optional<bool> nested, optional_bool(*kwargs, "enable_thinking", kNested));
   if (outer && nested && *outer != *nested) {
@@ -210,7 +236,7 @@ Result<ChatRequest> parse_chat_request(const Json& object, ContentRule content_r
   ChatRequest request;
   KIPP_ASSIGN(request.messages, parse_messages(object, content_rule));
   KIPP_ASSIGN(request.tools, parse_tools(object));
-  KIPP_ASSIGN(request.enable_thinking, parse_enable_thinking(object));
+  KIPP_ASSIGN(request.enable_thinking, parse_enable_thinking(object, content_rule));
   KIPP_ASSIGN(const std::optional<bool> add_generation_prompt,
               optional_bool(object, "add_generation_prompt", "add_generation_prompt"));
   request.add_generation_prompt = add_generation_prompt.value_or(true);

@@ -23,6 +23,7 @@
 #include "cli/request.h"
 #include "cli/terminal.h"
 #include "cli/text_flag.h"
+#include "tokenizer/utf8.h"
 
 namespace kipp::cli {
 namespace {
@@ -160,6 +161,11 @@ class Chat {
       report(command.error());
       return {};
     }
+    const bool is_path = *command && (*command)->kind == ChatCommandKind::kSave;
+    if (const size_t valid = valid_utf8_prefix(line); valid < line.size() && !is_path) {
+      report({ErrorCode::kInvalidArgument, fmt::format("expected UTF-8, found an invalid byte at offset {}", valid)});
+      return {};
+    }
     if (*command) {
       return obey(**command);
     }
@@ -179,7 +185,8 @@ class Chat {
       case ChatCommandKind::kUndo: undo(); break;
       case ChatCommandKind::kSystem:
         conversation_.set_system(command.argument);
-        note("the chat is empty, with a new system prompt");
+        note(command.argument.empty() ? "the chat is empty, without a system prompt"
+                                      : "the chat is empty, with a new system prompt");
         break;
       case ChatCommandKind::kTool: return ask(Role::kTool, command.argument);
       case ChatCommandKind::kQuit: ended_ = true; break;
@@ -238,7 +245,8 @@ class Chat {
     if (result.finish_reason == FinishReason::kCancelled) {
       note(result.ids.empty() ? "stopped before the answer; the question is taken back" : "stopped");
     } else if (result.context_full) {
-      note("the context is full: /undo or /reset makes room");
+      note(result.ids.empty() ? "the context has no room for an answer: /undo or /reset makes some"
+                              : "the context is full: /undo or /reset makes room");
     }
     if (flags_.quiet) {
       return;
@@ -299,6 +307,9 @@ Result<ExitCode> converse(Model& model, const ChatCommandFlags& flags) {
   KIPP_ASSIGN(ChatRequest opening, opening_of(flags));
   KIPP_ASSIGN(Session session, model.new_session());
   KIPP_ASSIGN(LineSource source, LineSource::open(flags.history));
+  if (!source.interactive() && !flags.history.empty()) {
+    print_message("kipp: --history is ignored: lines are kept only where a person types them, at a terminal\n");
+  }
   if (source.interactive() && !flags.quiet) {
     print_message(fmt::format("{} ({}, {}). /help lists the commands, Ctrl-C stops an answer, Ctrl-D ends.\n",
                               model.info().checkpoint->id, scheme_name(model.info().scheme), flags.model.backend));
@@ -314,6 +325,9 @@ ExitCode chat(ChatCommandFlags& flags) {
   const auto model = open_model(flags.model);
   if (!model) {
     return fail(ExitCode::kModel, model.error());
+  }
+  if (interrupted()) {  // while it loaded
+    return ExitCode::kInterrupted;
   }
   if (const Checkpoint& checkpoint = *(*model)->info().checkpoint; checkpoint.variant == Variant::kBase) {
     return fail(ExitCode::kModel,

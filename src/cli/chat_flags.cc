@@ -12,7 +12,7 @@
 namespace kipp::cli {
 void add_chat_flags(CLI::App& command, ChatFlags& flags) {
   const std::string group = "Chat";
-  command.add_option("--system", flags.system, "System prompt")->type_name("TEXT")->group(group);
+  command.add_option("--system", flags.system, "System prompt")->check(is_utf8())->type_name("TEXT")->group(group);
   command.add_option("--thinking", flags.thinking, "Let the model think first, or not (default: the template's)")
       ->check(CLI::IsMember({"on", "off"}))
       ->group(group);

@@ -2,6 +2,7 @@
 #include "cli/input.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -39,7 +40,9 @@ using Chunk = std::array<char, 1U << 16>;
 
 }  // namespace
 
-Result<std::string> read_all(int descriptor) {
+Result<std::string> read_all(int descriptor, size_t max_bytes) {
+  struct stat status = {};
+  const bool has_size = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
   std::string text;
   Chunk chunk;
   for (;;) {
@@ -49,6 +52,11 @@ Result<std::string> read_all(int descriptor) {
     }
     if (count == 0) {
       return text;
+    }
+    if (count > max_bytes - text.size()) {
+      const std::string found = has_size ? fmt::format("{}", status.st_size) : "more";
+      return make_error(ErrorCode::kCapacity,
+                        fmt::format("input: expected {} bytes at most, found {}", max_bytes, found));
     }
     text.append(chunk.data(), count);
   }

@@ -10,8 +10,12 @@
 
 namespace kipp::cli {
 
-// All bytes up to the end. Errors: kIo, also after an interrupt (Ctrl-C): what came before it is no input.
-Result<std::string> read_all(int descriptor);
+// A text that memory holds together with its tokens.
+inline constexpr size_t kMaxTextBytes = 1U << 30;
+
+// All bytes up to the end. Errors: kCapacity (more than max_bytes); kIo, also after an interrupt (Ctrl-C): what came
+// before it is no input.
+Result<std::string> read_all(int descriptor, size_t max_bytes = kMaxTextBytes);
 // "-" is standard input. Errors: kNotFound, kIo naming the path; those of read_all.
 Result<std::string> read_file(const std::filesystem::path& path);
 

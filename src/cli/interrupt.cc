@@ -20,10 +20,14 @@ void on_interrupt(int signal) {
 
 void install_signal_handlers() {
   struct sigaction action = {};
-  action.sa_handler = on_interrupt;
-  // No SA_RESTART: a blocked read of standard input must return, so that the flag is seen.
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGINT, nullptr, &action);
+  if (action.sa_handler != SIG_IGN) {
+    action = {};
+    action.sa_handler = on_interrupt;
+    // No SA_RESTART: a blocked read of standard input must return, so that the flag is seen.
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, nullptr);
+  }
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 }

@@ -3,8 +3,8 @@
 
 namespace kipp::cli {
 
-// The first SIGINT sets a flag, a second one ends the process. SIGPIPE and SIGXFSZ are ignored: writes report EPIPE,
-// EFBIG.
+// The first SIGINT sets a flag, a second one ends the process; it stays ignored where the parent had it ignored (nohup,
+// a job in the background of a script). SIGPIPE and SIGXFSZ are ignored: writes report EPIPE, EFBIG.
 void install_signal_handlers();
 
 // For a signal's handler: the default action, now. Returns only where that action was to stop, when the process goes

@@ -16,7 +16,8 @@ class LineEditor {
   static Result<LineEditor> create(const std::filesystem::path& history);
 
   enum class Outcome { kLine, kInterrupted, kEnd };
-  // Shows prompt (plain text) and waits for a line. On kLine, line is UTF-8 without its end.
+  // Shows prompt (plain text) and waits for a line. On kLine, line is UTF-8 without its end. Where a line outgrows the
+  // screen, its start stays as it is and can be edited no more.
   Outcome read(const std::string& prompt, std::string& line);
   // Adds a line to the history and its file. Errors: those of LineHistory::add.
   Result<void> remember(const std::string& line);

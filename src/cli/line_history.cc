@@ -99,7 +99,12 @@ Result<void> LineHistory::open(const std::filesystem::path& path) {
   std::error_code ignored;
   path_ = std::filesystem::canonical(path, ignored);  // of a link the file is replaced and not the link
   path_ = path_.empty() ? path : path_;
-  return load(lines_, path_);
+  if (std::filesystem::exists(path_, ignored) && !std::filesystem::is_regular_file(path_, ignored)) {
+    return make_error(ErrorCode::kIo,
+                      fmt::format("{}: cannot be a history of lines: expected a regular file", path_.string()));
+  }
+  KIPP_TRY(load(lines_, path_));
+  return gates::check_writable(path_);
 }
 
 Result<void> LineHistory::add(const std::string& line) {

@@ -19,7 +19,7 @@ class LineHistory {
   ~LineHistory();
 
   // Reads the file; one that is empty or absent holds no lines. An empty path: lines live as long as this object.
-  // Errors: kIo (not a history of lines, or not readable).
+  // Errors: kIo (not a history of lines or no regular file, not readable, not writable).
   Result<void> open(const std::filesystem::path& path);
 
   // Adds a line, and writes the file (mode 0600) before it returns: what it holds by then, as another process may have

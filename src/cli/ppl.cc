@@ -123,7 +123,13 @@ void add_ppl_command(CLI::App& app, ExitCode& exit_code) {
   command->add_flag("--plain", flags->plain, "Control tokens such as <|im_end|> in the text are text");
   command->add_flag("--json", flags->json, "Print the result as JSON");
   command->footer(help_footer(kExamples));
-  command->callback([flags, &exit_code] { exit_code = ppl(*flags); });
+  command->callback([flags, &exit_code] {
+    if (flags->window > 0 && flags->stride >= flags->window) {  // without --window the model's context decides
+      throw CLI::ValidationError("--stride", fmt::format("expected 1 to {} (less than the window), found {}",
+                                                         flags->window - 1, flags->stride));
+    }
+    exit_code = ppl(*flags);
+  });
 }
 
 }  // namespace kipp::cli

@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/fields.h"
 #include "cli/input.h"
+#include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
 #include "cli/request.h"
@@ -66,6 +67,9 @@ Result<ExitCode> tokenize_text(const Tokenizer& tokenizer, const TokenizeFlags& 
     KIPP_ASSIGN(text, read_all(STDIN_FILENO));
   }
   KIPP_ASSIGN(const auto ids, tokenizer.encode(text, encode_options(flags, flags.plain)));
+  if (interrupted()) {
+    return ExitCode::kInterrupted;
+  }
   std::string out;
   if (flags.pieces) {
     for (const int32_t id : ids) {

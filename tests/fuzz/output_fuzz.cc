@@ -166,6 +166,8 @@ void fuzz_stop(std::string_view bytes) {
   if (bytes.empty() || !kipp::validate_stop_strings(stop)) {
     return;
   }
+  require(std::ranges::all_of(
+      stop, [](const std::string& pattern) { return kipp::valid_utf8_prefix(pattern) == pattern.size(); }));
   bytes.remove_prefix(1);
   kipp::StopMatcher at_once(stop);
   std::string whole = at_once.push(bytes);
