@@ -126,7 +126,8 @@ Result<ToolCall> parse_tool_call(const Json& call, const std::string& path) {
 Result<void> check_names(const Json& object, std::span<const std::string_view> known, std::string_view path) {
   for (const auto& [name, value] : object.members()) {
     if (!value.is_null() && std::ranges::find(known, name) == known.end()) {
-      return unexpected_value(path, fmt::format("the fields {}", fmt::join(known, ", ")), fmt::format("\"{}\"", name));
+      return unexpected_value(path, fmt::format("the fields {} alone", fmt::join(known, ", ")),
+                              fmt::format("\"{}\"", name));
     }
   }
   return {};

@@ -159,6 +159,10 @@ struct LineEditor::Impl {
       sigdelset(&open_mask, signal);
     }
     for (;;) {
+      // ppoll lets no signal in while there is input, of which a paste has plenty.
+      sigset_t held_mask;
+      static_cast<void>(::sigprocmask(SIG_SETMASK, &open_mask, &held_mask));
+      static_cast<void>(::sigprocmask(SIG_SETMASK, &held_mask, nullptr));
       if (!after_signal()) {
         return -1;
       }
@@ -181,7 +185,8 @@ struct LineEditor::Impl {
     std::wstring shown = prompt;
     shown += line;
     shown += L"123456789";  // \U+10FFFF
-    return rows_of(shown, screen.columns) <= screen.rows;
+    const auto fits_in = [&](ScreenSize size) { return rows_of(shown, size.columns) <= size.rows; };
+    return fits_in(screen) && fits_in(screen_size());  // libedit may know of a change before its signal is here
   }
 
   // A line that the screen no longer holds must end before its next key. False if it may go on, or does not end
@@ -189,7 +194,8 @@ struct LineEditor::Impl {
   bool must_end() {
     const LineInfoW* line = el_wline(editor);
     constexpr int kMaxEnds = 4;  // of a search first, then of the line
-    if (num_ends == kMaxEnds || fits(std::wstring_view(line->buffer, line->lastchar))) {
+    if (line->buffer == line->lastchar || num_ends == kMaxEnds ||
+        fits(std::wstring_view(line->buffer, line->lastchar))) {
       return false;
     }
     ++num_ends;
@@ -281,6 +287,7 @@ LineEditor::Outcome LineEditor::read(const std::string& prompt, std::string& lin
   do {
     impl_->went_on = false;
     impl_->num_ends = 0;
+    impl_->resize();
     el_wset(impl_->editor, EL_PREP_TERM, 1);  // before the prompt invites somebody to type
     int count = 0;
     const wchar_t* text = el_wgets(impl_->editor, &count);

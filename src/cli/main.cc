@@ -53,7 +53,8 @@ std::string reason_of(const CLI::App& app, const CLI::ParseError& error) {
       flags = kipp::cli::flag_names(entry);
     }
   }
-  const std::vector<std::string> unknown = command != nullptr ? command->remaining() : app.remaining();
+  const bool misplaced = command == nullptr || !app.remaining().empty();  // before the command
+  const std::vector<std::string> unknown = misplaced ? app.remaining() : command->remaining();
   if (unknown.empty() || dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) {
     return error.what();
   }

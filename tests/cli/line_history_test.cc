@@ -71,7 +71,9 @@ TEST_F(LineHistoryTest, AnEmptyFileIsNoHistoryAndAForeignOneIsRefused) {
   std::ofstream(path_).close();
   EXPECT_THAT(lines_of(path_), IsEmpty());
   LineHistory history;
-  EXPECT_TRUE(history.open("/dev/null").has_value());
+  EXPECT_EQ(history.open("/dev/null").error().code, ErrorCode::kIo);
+  EXPECT_EQ(history.open("/dev/zero").error().code, ErrorCode::kIo);  // which has no end
+  EXPECT_EQ(history.open(folder_ / "no folder" / "lines").error().code, ErrorCode::kIo);
   std::ofstream(path_) << "no history\n";
   EXPECT_EQ(history.open(path_).error().code, ErrorCode::kIo);
   EXPECT_EQ(history.open(folder_).error().code, ErrorCode::kIo);

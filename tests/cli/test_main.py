@@ -83,6 +83,16 @@ def test_help_of_a_command_has_examples_and_exit_codes(bare: Kipp, command: str)
         (["run", "--temperature=", "Hi"], "--temperature needs a value"),
         (["run", "--chat", "--tools", "", "Hi"], "--tools"),
         (["tokenize", "++"], "must follow --"),
+        (["run", "--top-p", "+1", "Hi"], 'expected a decimal number, found "+1"'),
+        (["run", "--temperature", " 1", "Hi"], 'expected a decimal number, found " 1"'),
+        (["run", "--temperature", "", "Hi"], 'expected a decimal number, found ""'),
+        (["run", "--decode", "+1", "Hi"], 'found "+1"'),
+        (["run", "-m=models/x.gguf", "Hi"], 'a short flag takes no "=": -m models/x.gguf'),
+        (["run", "-q=false", "Hi"], "-q takes no value"),
+        (["--model", "x", "run", "Hi"], "--model belongs behind the command: kipp COMMAND --model"),
+        (["--frobnicate", "run"], "unknown flag --frobnicate"),
+        (["run", "--system", "x", "++"], "must follow --"),
+        (["ppl", "--window", "10", "--stride", "10"], "--stride: expected 1 to 9"),
         (["run", "--logit-bias", "5", "Hi"], "ID=BIAS"),
         (["run", "--logit-bias", "5=x", "Hi"], "ID=BIAS"),
         (["run", "--logit-bias", "5=101", "Hi"], "logit_bias"),
@@ -174,3 +184,39 @@ def test_no_standard_output_at_all(twin: Kipp, arguments: list[str]) -> None:
     _, message = process.communicate(timeout=60)
     assert process.returncode == FAILURE
     assert message.startswith(b"kipp: error: ") and b"standard output" in message
+
+
+def test_values_of_flags_are_text(twin: Kipp) -> None:
+    for arguments in (["--stop", "++"], ["--chat", "--system", "--x="], ["--chat", "--system", "-m=x"]):
+        assert twin("run", "--decode", "1", *arguments, "Hi").returncode == OK
+
+
+def test_a_stop_string_that_is_not_utf8(twin: Kipp) -> None:
+    done = twin("run", "--stop", b"a\xff", "Hi")
+    assert done.returncode == USAGE and b"stop[0]: expected UTF-8" in done.stderr
+    assert "UTF-8" in twin.lines("run", [b'{"prompt": "Hi", "stop": "\xff"}'], code=FAILURE)[0]["error"]["message"]
+
+
+def test_input_without_an_end(twin: Kipp, tmp_path: Path) -> None:
+    path = tmp_path / "huge"
+    with path.open("wb") as file:
+        file.truncate((1 << 30) + 1)
+    done = twin("run", "--file", path)
+    assert done.returncode == FAILURE
+    assert f"{path}: input: expected {1 << 30} bytes at most, found {(1 << 30) + 1}" in done.stderr.decode()
+
+
+def test_memory_that_runs_out_is_said(twin: Kipp, tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(900 << 20)
+    command = ["prlimit", f"--as={1 << 30}", *twin.command("tokenize")]
+    with path.open("rb") as file:
+        done = subprocess.run(command, stdin=file, capture_output=True, env=twin.environment, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (FAILURE, b"kipp: error: out of memory\n")
+
+
+def test_checkpoints_without_a_folder(bare: Kipp, tmp_path: Path) -> None:
+    done = bare("checkpoints", "--models", tmp_path / "none")
+    assert done.returncode == OK and b"qwen3-0.6b" in done.stdout
+    assert f"there is no models folder {tmp_path / 'none'}" in done.stderr.decode()

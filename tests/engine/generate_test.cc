@@ -134,8 +134,16 @@ TEST_F(Generate, AStopStringEndsTheTextBeforeIt) {
   const std::vector<int32_t> ids = greedy(8);
   const Tokenizer& tokenizer = model_->tokenizer();
   const std::string whole = tokenizer.decode(ids, true).value();
-  const size_t begin = tokenizer.decode(std::span(ids).first(3), true).value().size() - 1;
-  const std::string stop = whole.substr(begin, 3);  // its first byte belongs to the third id
+  const auto inside_character = [&](size_t at) { return at < whole.size() && (whole[at] & 0xC0) == 0x80; };
+  size_t begin = tokenizer.decode(std::span(ids).first(3), true).value().size() - 1;
+  size_t end = begin + 3;
+  while (inside_character(begin)) {
+    --begin;
+  }
+  while (inside_character(end)) {
+    ++end;
+  }
+  const std::string stop = whole.substr(begin, end - begin);  // its first character is the last of the third id
   ASSERT_EQ(whole.find(stop), begin) << "the stop string must be new";
   GenerateOptions options;
   options.sampling = with_temperature(0.0F);
