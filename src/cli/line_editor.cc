@@ -2,6 +2,7 @@
 // program; UTF-8 whatever the locale; and a line that outgrows the screen goes on as a new one, before libedit fails.
 #include "cli/line_editor.h"
 
+#include <fcntl.h>
 #include <histedit.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -105,13 +106,19 @@ struct LineEditor::Impl {
   std::string pending;   // bytes read that do not make a character yet
   bool went_on = false;  // the line ends because the screen does
   int num_ends = 0;      // asked for since the line began
+  // The terminal opened anew, so that reading can be non-blocking without being so for others: Ctrl-C throws away what
+  // poll has just seen, and a read that waits would hold the signal back. Where that fails, standard input itself.
+  int input = ::open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 
-  Impl() = default;
+  Impl() { input = input < 0 ? STDIN_FILENO : input; }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl() {
     if (editor != nullptr) {
       el_end(editor);
+    }
+    if (input != STDIN_FILENO) {
+      ::close(input);
     }
   }
 
@@ -166,14 +173,14 @@ struct LineEditor::Impl {
       if (!after_signal()) {
         return -1;
       }
-      pollfd entry{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+      pollfd entry{.fd = input, .events = POLLIN, .revents = 0};
       if (::ppoll(&entry, 1, nullptr, &open_mask) < 0) {
         if (errno != EINTR) {
           return -1;
         }
         continue;
       }
-      const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
+      const ssize_t count = ::read(input, &byte, 1);
       if (count >= 0 || (errno != EINTR && errno != EAGAIN)) {
         return static_cast<int>(count);
       }
