@@ -4,10 +4,11 @@
 # make test         install, build, lint, and run every test
 # make fuzz         run every fuzzer for FUZZ_SECONDS seconds (60); findings go to build/fuzz/findings
 # make faults       plant known bugs, one at a time: the tests must notice each; rewrites docs/seeded-faults.md
+# make coverage     which lines of the parsers the tests run: fails below 95 %; rewrites docs/coverage.md
 # make bench        run the benchmarks and print them; BENCH=--record keeps them in bench/results
 # make interchange   build llama.cpp, and compare Kipp with it and with the gguf package (docs/interchange.md); takes long
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-schemes checkpoint quickstart test lint bench asan tsan fuzz faults interchange clean
+.PHONY: help setup build demo demo-schemes checkpoint quickstart test lint bench asan tsan fuzz faults coverage interchange clean
 
 CHECKPOINT ?= kipp-demo
 PYTHON := .venv/bin/python
@@ -90,6 +91,10 @@ faults:
 	@cmake --preset faults -DKIPP_BUILD_TESTS=ON
 	@cmake --build --preset faults -j $(JOBS)
 	@$(PYTHON) -m tools.run_seeded_faults
+
+coverage: demo
+	@scripts/setup.sh sanitize
+	@scripts/coverage.sh --write
 
 bench: demo
 	@scripts/setup.sh bench

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Kipp needs on Debian 12 (root, or sudo): distribution packages and a Python environment in .venv.
 # Usage: scripts/setup.sh [run|test|sanitize|bench|interchange]   run: build and convert; test: also lint; sanitize: also
-# TSan and fuzzing; bench: also the tokenizer that ours is compared with; interchange: also llama.cpp, built from source
+# TSan, fuzzing and coverage; bench: also the tokenizer that ours is compared with; interchange: also llama.cpp, built from source
 # in an environment of its own, build/interchange-venv.
 # Does nothing, and needs no network, where everything is there already.
 set -euo pipefail

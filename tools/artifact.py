@@ -67,7 +67,8 @@ def synthetic_repository(checkpoint: Checkpoint, num_layers: int) -> str:
 
 def artifact_metadata(source: ArtifactSource, scheme: WeightScheme) -> list[Metadata]:
     """Every key of the artifact, in its fixed order."""
-    return [*_model_keys(source, scheme), *_tokenizer_keys(source), *_kipp_keys(source, scheme)]
+    model = model_keys(source.checkpoint, source.num_layers, scheme)
+    return [*model, *_tokenizer_keys(source), *_kipp_keys(source, scheme)]
 
 
 def _u32(key: str, value: int) -> Metadata:
@@ -90,14 +91,14 @@ def _array(key: str, element_type: ValueType, values: Sequence[object]) -> Metad
     return Metadata(key, ValueType.ARRAY, values, element_type)
 
 
-def _model_keys(source: ArtifactSource, scheme: WeightScheme) -> list[Metadata]:
-    checkpoint = source.checkpoint
+def model_keys(checkpoint: Checkpoint, num_layers: int, scheme: WeightScheme) -> list[Metadata]:
+    """The keys that say which model it is: what other programs compute with."""
     return [
         _text("general.architecture", "qwen3"),
         _text("general.name", checkpoint.id),
         _u32("general.alignment", ALIGNMENT),
         _u32("general.file_type", scheme.file_type),
-        _u32("qwen3.block_count", source.num_layers),
+        _u32("qwen3.block_count", num_layers),
         _u32("qwen3.context_length", checkpoint.context),
         _u32("qwen3.embedding_length", checkpoint.hidden),
         _u32("qwen3.feed_forward_length", checkpoint.ffn),

@@ -4,7 +4,8 @@ llama.cpp wants the weights of a norm in F32. Widening BF16 is exact, so both fi
 the same bytes, and so is every other tensor, in every scheme: Q8_0 and Q4_1 (AFFINE4's) are GGML's own. Kipp itself
 opens only the artifact. More: docs/interchange.md.
 
-The artifact is checked first: its keys and tensors against the registry, its length against both. The export appears
+The artifact is checked first: the keys that say what to compute and the tensors against the registry, its length
+against both. The tokenizer and the weights are taken as they are; Kipp and its gates check those. The export appears
 only when it is whole and synced; a link as --output is followed, and nothing but a regular file is replaced, never the
 artifact itself.
 """
@@ -23,7 +24,7 @@ if __package__ in (None, ""):  # run as a script: the package is one folder up
 
 from tqdm import tqdm
 
-from tools.artifact import FORMAT_VERSION, PIECE_BYTES, SYNTHETIC_REPOSITORY, synthetic_repository
+from tools.artifact import FORMAT_VERSION, PIECE_BYTES, SYNTHETIC_REPOSITORY, model_keys, synthetic_repository
 from tools.atomic_file import AtomicFile, require_replaceable
 from tools.bf16 import widen
 from tools.checkpoints import CHECKPOINT_IDS, Checkpoint, find_checkpoint
@@ -97,6 +98,10 @@ def require_artifact(file: GgufFile, allow_synthetic: bool) -> tuple[WeightSchem
     except ToolError:
         raise mismatch(file.path, "kipp.checkpoint.id", f"one of {', '.join(CHECKPOINT_IDS)}", checkpoint_id) from None
     num_layers = require_layers(file, checkpoint, allow_synthetic)
+    for entry in model_keys(checkpoint, num_layers, scheme):
+        single = entry.type is ValueType.F32
+        require_key(file, entry.key, entry.type, float(np.float32(entry.value)) if single else entry.value)
+    require_key(file, "tokenizer.ggml.eos_token_id", ValueType.U32, checkpoint.eos_token)
     expected = {tensor.gguf_name: tensor for tensor in model_tensors(checkpoint, num_layers)}
     for name in expected.keys() - file.tensors.keys():
         raise mismatch(file.path, f"tensor {name}", "to be there", "no such tensor")

@@ -50,14 +50,15 @@ struct RenderedPrompt {
 // kInvalidArgument (no messages; invalid UTF-8; tools or arguments that are not JSON), naming the path.
 Result<RenderedPrompt> render_chat(const ChatRequest& request, Variant variant, const Tokenizer& tokenizer);
 
-// What becomes of content and reasoning_content that is neither a string nor null nor absent.
+// What becomes of content and reasoning_content that is neither a string nor null nor absent, and of unknown fields in
+// messages and chat_template_kwargs.
 enum class ContentRule : uint8_t {
-  kAsTemplate,  // it counts as absent, as in the official templates
+  kAsTemplate,  // they count as absent, as in the official templates
   kTextParts,   // content as OpenAI's [{"type": "text", "text": "…"}, …] is joined by LF; anything else is refused
 };
 
 // Reads the fields of one JSON object: messages, tools, enable_thinking (also inside chat_template_kwargs),
-// add_generation_prompt. Fields it does not know are the caller's business. Tool calls come in OpenAI's shape
+// add_generation_prompt. Fields of the object that it does not know are the caller's business. Tool calls come in OpenAI's shape
 // ({"id", "function": {"name", "arguments"}}) or flat ({"name", "arguments"}).
 // Errors: kInvalidArgument naming the path (messages[2].role), expected and found; unknown roles are refused.
 Result<ChatRequest> parse_chat_request(const Json& object, ContentRule content_rule = ContentRule::kAsTemplate);

@@ -140,6 +140,11 @@ const Json* Json::find(std::string_view key) const {
   return nullptr;
 }
 
+const Json* Json::find_value(std::string_view key) const {
+  const Json* value = find(key);
+  return value != nullptr && !value->is_null() ? value : nullptr;
+}
+
 void Json::push_back(Json item) {
   if (is_null()) {
     value_ = std::vector<Json>();

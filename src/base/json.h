@@ -39,14 +39,15 @@ class Json {
 
   // Of another kind than asked for: false, empty, nullopt.
   bool as_bool() const;
-  const std::string& as_string() const;          // a string's value
-  const std::string& literal() const;            // a number's text
-  std::optional<int64_t> as_int64() const;       // exact integers only ("1.0" and "1e3" are not)
-  std::optional<uint64_t> as_uint64() const;     // the same
-  std::optional<double> as_double() const;       // any number that is finite as a double
-  const std::vector<Json>& items() const;        // an array's
-  const std::vector<Member>& members() const;    // an object's, in their order
-  const Json* find(std::string_view key) const;  // nullptr: absent, or not an object
+  const std::string& as_string() const;                // a string's value
+  const std::string& literal() const;                  // a number's text
+  std::optional<int64_t> as_int64() const;             // exact integers only ("1.0" and "1e3" are not)
+  std::optional<uint64_t> as_uint64() const;           // the same
+  std::optional<double> as_double() const;             // any number that is finite as a double
+  const std::vector<Json>& items() const;              // an array's
+  const std::vector<Member>& members() const;          // an object's, in their order
+  const Json* find(std::string_view key) const;        // nullptr: absent, or not an object
+  const Json* find_value(std::string_view key) const;  // the same, and null counts as absent
 
   void push_back(Json item);              // null becomes an array; other kinds than array: no effect
   void set(std::string key, Json value);  // null becomes an object; appends or replaces

@@ -52,14 +52,15 @@ void OutputParser::Impl::enter(State next) {
 }
 
 bool OutputParser::Impl::take_structure(int32_t id, std::vector<OutputEvent>& events) {
+  if (id < 0 || (id != think_begin && id != think_end && id != call_begin && id != call_end)) {
+    return false;
+  }
+  take_text(decoder.finish(),
+            events);  // first: what a broken character leaves is content, after which no <think> counts
   const bool begins_reasoning = id == think_begin && state == State::kContent && !any_text;
   const bool ends_reasoning = id == think_end && state == State::kReasoning;
   const bool begins_call = id == call_begin && state == State::kContent;
   const bool ends_call = id == call_end && state == State::kToolCall;
-  if (id < 0 || !(begins_reasoning || ends_reasoning || begins_call || ends_call)) {
-    return false;
-  }
-  take_text(decoder.finish(), events);
   if (begins_reasoning) {
     enter(State::kReasoning);
   } else if (ends_reasoning) {
@@ -69,10 +70,10 @@ bool OutputParser::Impl::take_structure(int32_t id, std::vector<OutputEvent>& ev
     any_text = true;
     call = {};
     call_text = chat::kCallBegin;
-  } else {
+  } else if (ends_call) {
     end_call(chat::kCallEnd, events);
   }
-  return true;
+  return begins_reasoning || ends_reasoning || begins_call || ends_call;
 }
 
 void OutputParser::Impl::take_text(std::string_view text, std::vector<OutputEvent>& events) {
@@ -143,6 +144,7 @@ Result<std::vector<OutputEvent>> OutputParser::push(int32_t id) {
 
 std::vector<OutputEvent> OutputParser::push_text(std::string_view text) {
   std::vector<OutputEvent> events;
+  static_cast<void>(impl_->decoder.finish());
   impl_->take_text(text, events);
   return events;
 }
@@ -177,15 +179,18 @@ Result<ChatMessage> parse_output(std::span<const int32_t> ids, std::string_view 
   };
   OutputParser parser(tokenizer, options);
   StreamDecoder decoder(tokenizer);
-  for (const int32_t id : ids) {
-    KIPP_ASSIGN(const std::string piece, decoder.push(id));
-    if (piece.size() > text.size()) {  // cut inside this token
-      append(parser.push_text(text));
-      break;
+  bool cut = false;  // inside this token or what the decoder held
+  for (size_t i = 0; i < ids.size() && !cut; ++i) {
+    KIPP_ASSIGN(const std::string piece, decoder.push(ids[i]));
+    cut = piece.size() > text.size();
+    if (!cut) {
+      text.remove_prefix(piece.size());
+      KIPP_ASSIGN(const std::vector<OutputEvent> events, parser.push(ids[i]));
+      append(events);
     }
-    text.remove_prefix(piece.size());
-    KIPP_ASSIGN(const std::vector<OutputEvent> events, parser.push(id));
-    append(events);
+  }
+  if (cut || decoder.finish().size() > text.size()) {
+    append(parser.push_text(text));
   }
   append(parser.finish());
   return message;

@@ -63,7 +63,7 @@ size_t last_query_index(const std::vector<ChatMessage>& messages) {
   return messages.size() - 1;
 }
 
-std::string_view role_name(Role role) {
+std::string_view turn_name(Role role) {
   switch (role) {
     case Role::kSystem: return "system";
     case Role::kUser: return "user";
@@ -103,7 +103,7 @@ class Renderer {
   }
 
  private:
-  void begin_turn(Role role) { prompt_.control(kTurnBegin).text(role_name(role)).text("\n"); }
+  void begin_turn(Role role) { prompt_.control(kTurnBegin).text(turn_name(role)).text("\n"); }
   void end_turn() { prompt_.control(kTurnEnd).text("\n"); }
 
   void plain_turn(const ChatMessage& message) {
@@ -174,7 +174,7 @@ class Renderer {
   // Results that follow one another share one user turn.
   void tool_result(size_t index) {
     if (index == 0 || messages_[index - 1].role != Role::kTool) {
-      prompt_.control(kTurnBegin).text(role_name(Role::kTool));
+      prompt_.control(kTurnBegin).text(turn_name(Role::kTool));
     }
     prompt_.text("\n").control(kResponseBegin).text("\n").text(text_of(messages_[index]));
     prompt_.text("\n").control(kResponseEnd);

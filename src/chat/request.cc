@@ -1,6 +1,10 @@
 // A chat request from JSON: the shapes that OpenAI's clients and the official templates accept, errors with a path.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 
 #include "base/json.h"
@@ -24,12 +28,6 @@ std::string describe(const Json* value) {
   return std::string(kind_name(value->kind()));
 }
 
-// A member that is absent where it is null.
-const Json* find_value(const Json& object, std::string_view key) {
-  const Json* value = object.find(key);
-  return value != nullptr && !value->is_null() ? value : nullptr;
-}
-
 Result<const std::string*> required_string(const Json& object, std::string_view key, const std::string& path) {
   const Json* value = object.find(key);
   if (value == nullptr || !value->is_string()) {
@@ -39,7 +37,7 @@ Result<const std::string*> required_string(const Json& object, std::string_view 
 }
 
 Result<std::optional<bool>> optional_bool(const Json& object, std::string_view key, std::string_view path) {
-  const Json* value = find_value(object, key);
+  const Json* value = object.find_value(key);
   if (value == nullptr) {
     return std::nullopt;
   }
@@ -80,7 +78,7 @@ Result<std::string> join_text_parts(const Json& parts, const std::string& path) 
 }
 
 Result<std::optional<std::string>> parse_content(const Json& message, const std::string& path, ContentRule rule) {
-  const Json* content = find_value(message, "content");
+  const Json* content = message.find_value("content");
   if (content == nullptr) {
     return std::nullopt;
   }
@@ -101,7 +99,7 @@ Result<ToolCall> parse_tool_call(const Json& call, const std::string& path) {
     return unexpected_value(path, "an object", describe(&call));
   }
   // The template reads the flat shape wherever "function" is missing, null or empty.
-  const Json* function = find_value(call, "function");
+  const Json* function = call.find_value("function");
   if (function != nullptr && !function->is_object()) {
     return unexpected_value(path + ".function", "an object", describe(function));
   }
@@ -109,7 +107,7 @@ Result<ToolCall> parse_tool_call(const Json& call, const std::string& path) {
   const Json& source = is_flat ? call : *function;
   const std::string source_path = is_flat ? path : path + ".function";
   ToolCall result;
-  if (const Json* id = find_value(call, "id"); id != nullptr) {
+  if (const Json* id = call.find_value("id"); id != nullptr) {
     KIPP_ASSIGN(const std::string* text, required_string(call, "id", path));
     result.id = *text;
   }
@@ -124,9 +122,28 @@ Result<ToolCall> parse_tool_call(const Json& call, const std::string& path) {
   return result;
 }
 
+// A field that is not known would be left out of the prompt unnoticed. null says nothing, whatever its name.
+Result<void> check_names(const Json& object, std::span<const std::string_view> known, std::string_view path) {
+  for (const auto& [name, value] : object.members()) {
+    if (!value.is_null() && std::ranges::find(known, name) == known.end()) {
+      return unexpected_value(path, fmt::format("the fields {} alone", fmt::join(known, ", ")),
+                              fmt::format("\"{}\"", name));
+    }
+  }
+  return {};
+}
+
+// The first four are rendered, of the roles that have them; the others are in messages of OpenAI's clients and servers,
+// and the templates leave them out.
+constexpr std::array<std::string_view, 8> kMessageFields = {"role", "content",      "reasoning_content", "tool_calls",
+                                                            "name", "tool_call_id", "refusal",           "annotations"};
+
 Result<ChatMessage> parse_message(const Json& message, const std::string& path, ContentRule rule) {
   if (!message.is_object()) {
     return unexpected_value(path, "an object", describe(&message));
+  }
+  if (rule == ContentRule::kTextParts) {
+    KIPP_TRY(check_names(message, kMessageFields, path));
   }
   ChatMessage result;
   KIPP_ASSIGN(result.role, parse_role(message, path));
@@ -134,13 +151,13 @@ Result<ChatMessage> parse_message(const Json& message, const std::string& path, 
   if (result.role != Role::kAssistant) {
     return result;  // reasoning and calls of other roles are not rendered
   }
-  const Json* reasoning = find_value(message, "reasoning_content");
+  const Json* reasoning = message.find_value("reasoning_content");
   if (reasoning != nullptr && reasoning->is_string()) {
     result.reasoning_content = reasoning->as_string();
   } else if (reasoning != nullptr && rule == ContentRule::kTextParts) {
     return unexpected_value(path + ".reasoning_content", "a string or null", describe(reasoning));
   }
-  const Json* calls = find_value(message, "tool_calls");
+  const Json* calls = message.find_value("tool_calls");
   if (calls == nullptr) {
     return result;
   }
@@ -172,7 +189,7 @@ Result<std::vector<ChatMessage>> parse_messages(const Json& object, ContentRule 
 
 Result<std::vector<std::string>> parse_tools(const Json& object) {
   std::vector<std::string> result;
-  const Json* tools = find_value(object, "tools");
+  const Json* tools = object.find_value("tools");
   if (tools == nullptr) {
     return result;
   }
@@ -189,16 +206,20 @@ Result<std::vector<std::string>> parse_tools(const Json& object) {
   return result;
 }
 
-Result<std::optional<bool>> parse_enable_thinking(const Json& object) {
+Result<std::optional<bool>> parse_enable_thinking(const Json& object, ContentRule rule) {
   constexpr std::string_view kKwargs = "chat_template_kwargs";
   constexpr std::string_view kNested = "chat_template_kwargs.enable_thinking";
   KIPP_ASSIGN(const std::optional<bool> outer, optional_bool(object, "enable_thinking", "enable_thinking"));
-  const Json* kwargs = find_value(object, kKwargs);
+  const Json* kwargs = object.find_value(kKwargs);
   if (kwargs == nullptr) {
     return outer;
   }
   if (!kwargs->is_object()) {
     return unexpected_value(kKwargs, "an object", describe(kwargs));
+  }
+  if (rule == ContentRule::kTextParts) {
+    constexpr std::array<std::string_view, 1> kKnown = {"enable_thinking"};
+    KIPP_TRY(check_names(*kwargs, kKnown, kKwargs));
   }
   KIPP_ASSIGN(const std::optional<bool> nested, optional_bool(*kwargs, "enable_thinking", kNested));
   if (outer && nested && *outer != *nested) {
@@ -216,7 +237,7 @@ Result<ChatRequest> parse_chat_request(const Json& object, ContentRule content_r
   ChatRequest request;
   KIPP_ASSIGN(request.messages, parse_messages(object, content_rule));
   KIPP_ASSIGN(request.tools, parse_tools(object));
-  KIPP_ASSIGN(request.enable_thinking, parse_enable_thinking(object));
+  KIPP_ASSIGN(request.enable_thinking, parse_enable_thinking(object, content_rule));
   KIPP_ASSIGN(const std::optional<bool> add_generation_prompt,
               optional_bool(object, "add_generation_prompt", "add_generation_prompt"));
   request.add_generation_prompt = add_generation_prompt.value_or(true);

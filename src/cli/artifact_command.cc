@@ -12,8 +12,7 @@ ExitCode run_artifact_command(const ModelFlags& model, bool jsonl, const Artifac
     return fail(ExitCode::kModel, artifact.error());
   }
   const auto line = [&](const Json& value, size_t) { return command.answer_line(*artifact, value); };
-  const Result<ExitCode> done = jsonl ? process_json_lines(line) : command.answer_flags(*artifact);
-  return done ? *done : fail(ExitCode::kFailure, done.error());
+  return end_of(jsonl ? process_json_lines(line) : command.answer_flags(*artifact));
 }
 
 }  // namespace kipp::cli

@@ -23,6 +23,7 @@
 #include "cli/request.h"
 #include "cli/terminal.h"
 #include "cli/text_flag.h"
+#include "tokenizer/utf8.h"
 
 namespace kipp::cli {
 namespace {
@@ -48,47 +49,72 @@ class LineSource {
 
   bool interactive() const { return editor_.has_value(); }
 
-  // A message: lines joined where they end with a backslash. Nothing at the end of the input. given_up: Ctrl-C.
-  Result<std::optional<std::string>> next(bool& given_up) {
-    std::string message;
-    given_up = false;
-    for (const char* prompt = "> "; !given_up; prompt = ". ") {
-      KIPP_ASSIGN(const std::optional<std::string> line, read(prompt, given_up));
-      if (!line) {
-        return message.empty() || given_up ? std::nullopt : std::optional(message);
+  // kTooLong: a line that no message may be, skipped to its end; interactive lines are never that.
+  enum class Outcome { kMessage, kTooLong, kInterrupted, kEnd };
+  // Waits for a message: lines joined where they end with a backslash. Errors: kIo.
+  Result<Outcome> next(std::string& message) {
+    message.clear();
+    std::string line;
+    for (const char* prompt = "> ";; prompt = ". ") {
+      KIPP_ASSIGN(const Outcome outcome, read(prompt, line));
+      if (outcome != Outcome::kMessage) {
+        return outcome == Outcome::kEnd && !message.empty() ? Outcome::kMessage : outcome;
       }
-      message += *line;
+      message += line;
       if (!message.ends_with('\\')) {
-        break;
+        return Outcome::kMessage;
       }
       message.back() = '\n';
     }
-    if (editor_ && !message.empty()) {
-      editor_->remember(message);
-    }
-    return message;
   }
 
-  Result<void> save_history() { return editor_ ? editor_->save_history() : Result<void>(); }
+  // What to say of the line that was too long.
+  Error too_long_line() const {
+    return {ErrorCode::kInvalidArgument,
+            fmt::format("line {}: expected {} bytes at most, found {}", line_number_, kMaxLineBytes, line_bytes_)};
+  }
+
+  // Keeps a message for the editor. Errors: those of LineHistory::add.
+  Result<void> remember(const std::string& message) {
+    return editor_ && !message.empty() ? editor_->remember(message) : Result<void>();
+  }
 
  private:
-  Result<std::optional<std::string>> read(const char* prompt, bool& given_up) {
-    if (!editor_) {
-      KIPP_ASSIGN(std::optional<LineReader::Line> line, reader_.next());
-      given_up = interrupted();
-      if (line && line->too_long) {
-        return make_error(ErrorCode::kInvalidArgument, fmt::format("a line is longer than {} bytes", kMaxLineBytes));
-      }
-      return line && !given_up ? std::optional(std::move(line->text)) : std::nullopt;
+  // One line, as next() does.
+  Result<Outcome> read(const char* prompt, std::string& line) {
+    ++line_number_;
+    return editor_ ? read_typed(prompt, line) : read_piped(line);
+  }
+
+  Outcome read_typed(const char* prompt, std::string& line) {
+    switch (editor_->read(prompt, line)) {
+      case LineEditor::Outcome::kLine: return Outcome::kMessage;
+      case LineEditor::Outcome::kInterrupted: return Outcome::kInterrupted;
+      case LineEditor::Outcome::kEnd: return Outcome::kEnd;
     }
-    std::string line;
-    const LineEditor::Outcome outcome = editor_->read(prompt, line);
-    given_up = outcome == LineEditor::Outcome::kInterrupted;
-    return outcome == LineEditor::Outcome::kLine ? std::optional(std::move(line)) : std::nullopt;
+    return Outcome::kEnd;
+  }
+
+  Result<Outcome> read_piped(std::string& line) {
+    KIPP_ASSIGN(std::optional<LineReader::Line> read, reader_.next());
+    if (interrupted()) {
+      return Outcome::kInterrupted;
+    }
+    line_bytes_ = read ? read->num_bytes : 0;
+    if (!read || read->too_long) {
+      return read ? Outcome::kTooLong : Outcome::kEnd;
+    }
+    line = std::move(read->text);
+    if (line.ends_with('\r')) {  // a file from Windows
+      line.pop_back();
+    }
+    return Outcome::kMessage;
   }
 
   std::optional<LineEditor> editor_;
   LineReader reader_{STDIN_FILENO};
+  size_t line_number_ = 0;  // from 1
+  size_t line_bytes_ = 0;
 };
 
 class Chat {
@@ -99,35 +125,32 @@ class Chat {
         flags_(flags),
         options_(generate_options(model, flags.request, flags.request.sampling)),
         seed_(flags.request.sampling.seed ? *flags.request.sampling.seed : draw_seed()),
-        view_(standard_output(), use_colours(STDOUT_FILENO)) {}
+        view_(standard_output(), use_colours(STDOUT_FILENO), is_terminal(STDOUT_FILENO)) {}
 
   Result<ExitCode> run() {
-    while (!ended_) {
-      bool given_up = false;
-      KIPP_ASSIGN(const std::optional<std::string> line, source_.next(given_up));
-      if (given_up && !source_.interactive()) {
-        return ExitCode::kInterrupted;
-      }
-      if (given_up) {
-        rearm_interrupt();
+    using Outcome = LineSource::Outcome;
+    std::string message;
+    Outcome outcome = Outcome::kMessage;
+    while (!ended_ && outcome != Outcome::kEnd) {
+      KIPP_ASSIGN(outcome, source_.next(message));
+      if (outcome == Outcome::kMessage) {
+        remember(message);
+        KIPP_TRY(take_line(message));
+      } else if (outcome == Outcome::kTooLong) {
+        report(source_.too_long_line());
+      } else if (outcome == Outcome::kInterrupted && source_.interactive()) {
         print_message("^C\n");
         note("Ctrl-D or /quit ends");
-        continue;
       }
-      if (!line) {
-        break;
-      }
-      KIPP_TRY(take_line(*line));
       if (interrupted() && !source_.interactive()) {
         return ExitCode::kInterrupted;
       }
       rearm_interrupt();
     }
-    KIPP_TRY(source_.save_history());
     if (source_.interactive() && !ended_) {
       KIPP_TRY(standard_output().write("\n"));  // behind the prompt that Ctrl-D left
     }
-    return failed_ ? ExitCode::kFailure : ExitCode::kOk;
+    return failed_ || history_failed_ ? ExitCode::kFailure : ExitCode::kOk;
   }
 
  private:
@@ -135,7 +158,13 @@ class Chat {
   Result<void> take_line(const std::string& line) {
     Result<std::optional<ChatCommand>> command = parse_chat_command(line);
     if (!command) {
-      return report(command.error());
+      report(command.error());
+      return {};
+    }
+    const bool is_path = *command && (*command)->kind == ChatCommandKind::kSave;
+    if (const size_t valid = valid_utf8_prefix(line); valid < line.size() && !is_path) {
+      report({ErrorCode::kInvalidArgument, fmt::format("expected UTF-8, found an invalid byte at offset {}", valid)});
+      return {};
     }
     if (*command) {
       return obey(**command);
@@ -156,15 +185,17 @@ class Chat {
       case ChatCommandKind::kUndo: undo(); break;
       case ChatCommandKind::kSystem:
         conversation_.set_system(command.argument);
-        note("the chat is empty, with a new system prompt");
+        note(command.argument.empty() ? "the chat is empty, without a system prompt"
+                                      : "the chat is empty, with a new system prompt");
         break;
       case ChatCommandKind::kTool: return ask(Role::kTool, command.argument);
       case ChatCommandKind::kQuit: ended_ = true; break;
       case ChatCommandKind::kSave:
-        if (const auto saved = save_conversation(conversation_.request(), command.argument); !saved) {
-          return report(saved.error());
+        if (const auto saved = save_conversation(conversation_.request(), command.argument); saved) {
+          note(fmt::format("saved to {}", command.argument));
+        } else {
+          report(saved.error());
         }
-        note(fmt::format("saved to {}", command.argument));
         break;
     }
     return {};
@@ -197,11 +228,14 @@ class Chat {
     const Result<Turn> turn = conversation_.ask(std::move(message), options_, events);
     progress.clear();
     KIPP_TRY(written);
+    if (turn || view_.shows_answer()) {
+      KIPP_TRY(view_.end());
+    }
     if (!turn) {
-      return report(turn.error());
+      report(turn.error());
+      return {};
     }
     ++num_answers_;
-    KIPP_TRY(view_.end());
     summarise(*turn);
     return {};
   }
@@ -211,7 +245,8 @@ class Chat {
     if (result.finish_reason == FinishReason::kCancelled) {
       note(result.ids.empty() ? "stopped before the answer; the question is taken back" : "stopped");
     } else if (result.context_full) {
-      note("the context is full: /undo or /reset makes room");
+      note(result.ids.empty() ? "the context has no room for an answer: /undo or /reset makes some"
+                              : "the context is full: /undo or /reset makes room");
     }
     if (flags_.quiet) {
       return;
@@ -226,13 +261,26 @@ class Chat {
   // A line from Kipp itself.
   static void note(const std::string& text) {
     const bool colours = use_colours(STDERR_FILENO);
-    print_message(fmt::format("{}[{}]{}\n", colours ? kDim : "", text, colours ? kReset : ""));
+    print_message(fmt::format("{}[{}]{}\n", colours ? kDim : "", for_standard_error(text), colours ? kReset : ""));
   }
 
-  Result<void> report(const Error& error) {
+  void report(const Error& error) {
     failed_ = !source_.interactive();  // a person has seen it
-    print_message(fmt::format("kipp: error: {}\n", error.message));
-    return {};
+    print_message(fmt::format("kipp: error: {}\n", for_standard_error(error.message)));
+  }
+
+  // What an answer or a typed line may have put into a message must not act on the terminal.
+  static std::string for_standard_error(const std::string& text) {
+    return is_terminal(STDERR_FILENO) ? escape_controls(text) : text;
+  }
+
+  // A history that cannot be written is said once: the chat goes on, and every line tries again.
+  void remember(const std::string& message) {
+    const Result<void> remembered = source_.remember(message);
+    if (!remembered && !history_failed_) {
+      report(remembered.error());
+    }
+    history_failed_ = !remembered;
   }
 
   Conversation conversation_;
@@ -244,6 +292,7 @@ class Chat {
   ChatView view_;
   bool ended_ = false;
   bool failed_ = false;
+  bool history_failed_ = false;
 };
 
 // The system prompt, the tools and thinking, as a chat without a question.
@@ -258,6 +307,9 @@ Result<ExitCode> converse(Model& model, const ChatCommandFlags& flags) {
   KIPP_ASSIGN(ChatRequest opening, opening_of(flags));
   KIPP_ASSIGN(Session session, model.new_session());
   KIPP_ASSIGN(LineSource source, LineSource::open(flags.history));
+  if (!source.interactive() && !flags.history.empty()) {
+    print_message("kipp: --history is ignored: lines are kept only where a person types them, at a terminal\n");
+  }
   if (source.interactive() && !flags.quiet) {
     print_message(fmt::format("{} ({}, {}). /help lists the commands, Ctrl-C stops an answer, Ctrl-D ends.\n",
                               model.info().checkpoint->id, scheme_name(model.info().scheme), flags.model.backend));
@@ -268,19 +320,21 @@ Result<ExitCode> converse(Model& model, const ChatCommandFlags& flags) {
 
 ExitCode chat(ChatCommandFlags& flags) {
   if (const Result<void> tools = load_tools(flags.request.chat); !tools) {
-    return interrupted() ? ExitCode::kInterrupted : fail(ExitCode::kFailure, tools.error());
+    return end_of(tools.error());
   }
   const auto model = open_model(flags.model);
   if (!model) {
     return fail(ExitCode::kModel, model.error());
+  }
+  if (interrupted()) {  // while it loaded
+    return ExitCode::kInterrupted;
   }
   if (const Checkpoint& checkpoint = *(*model)->info().checkpoint; checkpoint.variant == Variant::kBase) {
     return fail(ExitCode::kModel,
                 {ErrorCode::kUnsupported,
                  fmt::format("{} is a base checkpoint, which has no chat template: use kipp run", checkpoint.id)});
   }
-  const auto done = converse(**model, flags);
-  return done ? *done : fail(ExitCode::kFailure, done.error());
+  return end_of(converse(**model, flags));
 }
 
 void check_flags(const ChatCommandFlags& flags) {

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <iterator>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -43,9 +41,11 @@ constexpr std::array kCommands = {
     CommandRow{ChatCommandKind::kQuit, "/quit", Argument::kNone, "/quit", "ends, as Ctrl-D does"},
 };
 
+constexpr std::string_view kBlanks = " \t\r\n";  // lines joined by backslashes have line feeds
+
 std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
+  const size_t begin = text.find_first_not_of(kBlanks);
+  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
 tl::unexpected<Error> invalid(std::string message) {
@@ -58,7 +58,7 @@ Result<std::optional<ChatCommand>> parse_chat_command(std::string_view line) {
   if (!line.starts_with('/') || line.starts_with("//")) {
     return std::nullopt;
   }
-  const std::string_view name = line.substr(0, line.find_first_of(" \t"));
+  const std::string_view name = line.substr(0, line.find_first_of(kBlanks));
   const std::string_view argument = trimmed(line.substr(name.size()));
   const auto* row = std::ranges::find(kCommands, name, &CommandRow::name);
   if (row == kCommands.end()) {
@@ -105,11 +105,11 @@ Json conversation_json(const ChatRequest& request) {
 }
 
 Result<void> save_conversation(const ChatRequest& request, const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) {
-    return invalid(fmt::format("{} exists already; name another file", path));
+  if (request.messages.empty()) {  // which no command would read back
+    return invalid("the chat is empty: there is nothing to save");
   }
-  return gates::write_whole(path, write_json(conversation_json(request)) + "\n");
+  constexpr mode_t kOwnerOnly = 0600;  // a chat is private
+  return gates::write_new(path, write_json(conversation_json(request)) + "\n", kOwnerOnly);
 }
 
 }  // namespace kipp::cli

@@ -30,7 +30,8 @@ std::string chat_help();
 
 // The chat as the JSON object that `kipp run --jsonl` and `kipp render --jsonl` read.
 Json conversation_json(const ChatRequest& request);
-// Writes it to a new file. Errors: kInvalidArgument (the file exists already), kIo.
+// Writes it to a new file that its owner alone can read. Errors: kInvalidArgument (the file exists already; there
+// are no messages), kIo.
 Result<void> save_conversation(const ChatRequest& request, const std::string& path);
 
 }  // namespace kipp::cli

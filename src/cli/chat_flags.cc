@@ -10,18 +10,9 @@
 #include "cli/text_flag.h"
 
 namespace kipp::cli {
-namespace {
-
-bool lacks(const Json& object, std::string_view name) {
-  const Json* value = object.find(name);
-  return value == nullptr || value->is_null();
-}
-
-}  // namespace
-
 void add_chat_flags(CLI::App& command, ChatFlags& flags) {
   const std::string group = "Chat";
-  command.add_option("--system", flags.system, "System prompt")->type_name("TEXT")->group(group);
+  command.add_option("--system", flags.system, "System prompt")->check(is_utf8())->type_name("TEXT")->group(group);
   command.add_option("--thinking", flags.thinking, "Let the model think first, or not (default: the template's)")
       ->check(CLI::IsMember({"on", "off"}))
       ->group(group);
@@ -54,7 +45,7 @@ Json messages_of_prompt(std::string_view prompt) {
 
 Result<ChatRequest> chat_of_json(const Json& object, const ChatFlags& flags, ContentRule content_rule) {
   Json with_tools = object;
-  if (flags.tools && lacks(object, "tools")) {
+  if (flags.tools && object.find_value("tools") == nullptr) {
     with_tools.set("tools", *flags.tools);
   }
   KIPP_ASSIGN(ChatRequest request, parse_chat_request(with_tools, content_rule));

@@ -1,6 +1,7 @@
 // The flags of a chat: system prompt, thinking, tools. In JSON Lines they are the defaults of lines that say nothing.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,10 @@ class App;
 }
 
 namespace kipp::cli {
+
+// Fields of a JSON line that only a chat has.
+inline constexpr std::array<std::string_view, 4> kChatFields = {"tools", "enable_thinking", "chat_template_kwargs",
+                                                                "add_generation_prompt"};
 
 struct ChatFlags {
   std::optional<std::string> system;  // may be empty, which is not the same as none

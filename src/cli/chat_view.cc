@@ -34,12 +34,12 @@ Result<void> ChatView::enter(Kind kind) {
 
 Result<void> ChatView::show(const OutputEvent& event) {
   KIPP_TRY(enter(event.kind));
+  const std::string text = is_terminal_ ? escape_controls(event.text) : event.text;
   switch (event.kind) {
     case Kind::kReasoning:
     case Kind::kContent:
-    case Kind::kToolCallArguments: return output_.write(event.text);
-    case Kind::kToolCallBegin:
-      return output_.write(fmt::format("{}[tool call] {} ", colours_ ? kCyan : "", event.text));
+    case Kind::kToolCallArguments: return output_.write(text);
+    case Kind::kToolCallBegin: return output_.write(fmt::format("{}[tool call] {} ", colours_ ? kCyan : "", text));
     case Kind::kToolCallEnd:
       return output_.write(fmt::format("{}{}", colours_ ? kReset : "", event.complete ? "" : " (cut off)"));
   }
@@ -48,6 +48,9 @@ Result<void> ChatView::show(const OutputEvent& event) {
 
 Result<void> ChatView::end() {
   KIPP_TRY(leave_reasoning(false));
+  if (colours_ && (last_ == Kind::kToolCallBegin || last_ == Kind::kToolCallArguments)) {
+    KIPP_TRY(output_.write(kReset));  // an error came inside the call
+  }
   last_.reset();
   return output_.write("\n");
 }

@@ -11,12 +11,16 @@ namespace kipp::cli {
 
 class ChatView {
  public:
-  // Without colours reasoning stands between <think> and </think>.
-  ChatView(Output& output, bool colours) : output_(output), colours_(colours) {}
+  // Without colours reasoning stands between <think> and </think>. is_terminal: control characters are escaped;
+  // anything else gets the bytes as they are.
+  ChatView(Output& output, bool colours, bool is_terminal)
+      : output_(output), colours_(colours), is_terminal_(is_terminal) {}
 
   // Errors: those of Output::write.
   Result<void> show(const OutputEvent& event);
-  // Ends the answer with a line feed; the next show() begins a new one.
+  // Whether an answer was begun and not ended.
+  bool shows_answer() const { return last_.has_value(); }
+  // Ends the answer with a line feed and without colours; the next show() begins a new one.
   Result<void> end();
 
  private:
@@ -25,6 +29,7 @@ class ChatView {
 
   Output& output_;
   bool colours_;
+  bool is_terminal_;
   std::optional<OutputEvent::Kind> last_;
 };
 

@@ -1,7 +1,9 @@
 // `kipp checkpoints`: the registry as a table, with what is in the models folder and what was gated.
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -91,6 +93,9 @@ Json entry_json(const Checkpoint& checkpoint, const std::string& folder) {
 }
 
 ExitCode checkpoints(const CheckpointsFlags& flags) {
+  if (std::error_code ignored; !std::filesystem::is_directory(flags.folder, ignored)) {
+    print_message(fmt::format("kipp: there is no models folder {}\n", flags.folder));
+  }
   std::string text = report(flags.folder);
   if (flags.json) {
     const auto entry = [&](const Checkpoint& checkpoint) { return entry_json(checkpoint, flags.folder); };

@@ -43,7 +43,6 @@ FlagEntry entry_of(const CLI::Option& option) {
     entry.value = type.substr(0, type.find(':'));
   }
   entry.description = option.get_description();
-  entry.group = option.get_group();
   entry.variable = option.get_envname();
   return entry;
 }

@@ -15,7 +15,6 @@ struct FlagEntry {
   std::string value;                 // "N", "FILE", …; empty for a switch
   std::vector<std::string> choices;  // where only these are allowed
   std::string description;
-  std::string group;
   std::string variable;  // environment variable that stands in for it
   bool positional = false;
 };

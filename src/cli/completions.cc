@@ -1,4 +1,5 @@
 // `kipp completions SHELL`: scripts for bash, zsh and fish that complete commands, flags and their values.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -82,6 +83,12 @@ std::string fish_values(const FlagEntry& flag) {
   return flag.value.empty() ? "" : takes_file(flag) ? " -r -F" : " -x";
 }
 
+// What the command's argument may be; empty where it may be anything.
+std::vector<std::string> argument_choices(const CommandEntry& command) {
+  const auto argument = std::ranges::find(command.flags, true, &FlagEntry::positional);
+  return argument == command.flags.end() ? std::vector<std::string>() : argument->choices;
+}
+
 ExitCode print(const CLI::App& app, const std::string& shell) {
   const std::vector<CommandEntry> commands = command_table(app);
   const std::string text = shell == "bash"  ? bash_completions(commands)
@@ -91,7 +98,7 @@ ExitCode print(const CLI::App& app, const std::string& shell) {
 }
 
 constexpr std::string_view kExamples =
-    "  source <(kipp completions bash) && kipp completions bash\n"
+    "  kipp completions bash > kipp.bash && echo \"source $PWD/kipp.bash\"\n"
     "  kipp completions zsh\n"
     "  kipp completions fish\n";
 
@@ -103,7 +110,9 @@ std::string bash_completions(const std::vector<CommandEntry>& commands) {
   std::string flags;
   for (const CommandEntry& command : commands) {
     names.push_back(command.name);
-    flags += fmt::format("    {}) words='{}' ;;\n", command.name, fmt::join(flag_names(command), " "));
+    const std::vector<std::string> choices = argument_choices(command);
+    flags += fmt::format("    {}) words='{}'{} ;;\n", command.name, fmt::join(flag_names(command), " "),
+                         choices.empty() ? "" : fmt::format(" choices='{}'", fmt::join(choices, " ")));
     for (const FlagEntry& flag : command.flags) {
       if (flag.positional || flag.value.empty()) {
         continue;
@@ -120,7 +129,7 @@ std::string bash_completions(const std::vector<CommandEntry>& commands) {
       "# bash completion of kipp; made by: kipp completions bash\n"
       "_kipp() {{\n"
       "  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} command=${{COMP_WORDS[1]}} "
-      "words=''\n"
+      "words='' choices=''\n"
       "  COMPREPLY=()\n"
       "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
       "    mapfile -t COMPREPLY < <(compgen -W '{} --help --version' -- \"$current\")\n"
@@ -134,6 +143,8 @@ std::string bash_completions(const std::vector<CommandEntry>& commands) {
       "  esac\n"
       "  if [[ $current == -* ]]; then\n"
       "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+      "  elif [ -n \"$choices\" ]; then\n"
+      "    mapfile -t COMPREPLY < <(compgen -W \"$choices\" -- \"$current\")\n"
       "  else\n"
       "    mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n"
       "  fi\n"
@@ -160,7 +171,9 @@ std::string zsh_completions(const std::vector<CommandEntry>& commands) {
             single_quoted(fmt::format("*{}[{}]{}", name, replaced(flag.description, "[]:\\", '\\'), value)));
       }
     }
-    cases += " \\\n        '*:file:_files'\n      ;;\n";
+    const std::vector<std::string> choices = argument_choices(command);
+    cases += choices.empty() ? " \\\n        '*:file:_files'\n      ;;\n"
+                             : fmt::format(" \\\n        '1:argument:({})'\n      ;;\n", fmt::join(choices, " "));
   }
   return fmt::format(
       "#compdef kipp\n"
@@ -189,6 +202,10 @@ std::string fish_completions(const std::vector<CommandEntry>& commands) {
   for (const CommandEntry& command : commands) {
     text += fmt::format("complete -c kipp -f -n __fish_use_subcommand -a {} -d {}\n", command.name,
                         single_quoted(command.description));
+    if (const std::vector<std::string> choices = argument_choices(command); !choices.empty()) {
+      text += fmt::format("complete -c kipp -f -n '__fish_seen_subcommand_from {}' -a {}\n", command.name,
+                          single_quoted(fmt::format("{}", fmt::join(choices, " "))));
+    }
     for (const FlagEntry& flag : command.flags) {
       if (flag.positional) {
         continue;

@@ -154,8 +154,7 @@ ExitCode gates_command(const GateFlags& flags) {
   if (!input) {
     return fail(ExitCode::kFailure, input.error());
   }
-  const auto done = run(std::move(*input), flags);
-  return done ? *done : fail(ExitCode::kFailure, done.error());
+  return end_of(run(std::move(*input), flags));
 }
 
 constexpr std::string_view kExamples =

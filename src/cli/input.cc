@@ -2,6 +2,7 @@
 #include "cli/input.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,8 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "base/wait_until_ready.h"
 #include "cli/interrupt.h"
-#include "cli/wait_until_ready.h"
 
 namespace kipp::cli {
 namespace {
@@ -39,13 +40,23 @@ using Chunk = std::array<char, 1U << 16>;
 
 }  // namespace
 
-Result<std::string> read_all(int descriptor) {
+Result<std::string> read_all(int descriptor, size_t max_bytes) {
+  struct stat status = {};
+  const bool has_size = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
   std::string text;
   Chunk chunk;
   for (;;) {
     KIPP_ASSIGN(const size_t count, read_some(descriptor, chunk));
+    if (interrupted()) {
+      return make_error(ErrorCode::kIo, "the input was interrupted");
+    }
     if (count == 0) {
       return text;
+    }
+    if (count > max_bytes - text.size()) {
+      const std::string found = has_size ? fmt::format("{}", status.st_size) : "more";
+      return make_error(ErrorCode::kCapacity,
+                        fmt::format("input: expected {} bytes at most, found {}", max_bytes, found));
     }
     text.append(chunk.data(), count);
   }
@@ -55,7 +66,10 @@ Result<std::string> read_file(const std::filesystem::path& path) {
   if (path == "-") {
     return read_all(STDIN_FILENO);
   }
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int descriptor = -1;
+  do {  // a pipe's other end is waited for, which any signal ends
+    descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  } while (descriptor < 0 && errno == EINTR && !interrupted());
   if (descriptor < 0) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo;
     return make_error(code, fmt::format("{}: {}", path.string(), std::strerror(errno)));
@@ -78,18 +92,24 @@ Result<bool> LineReader::fill() {
 }
 
 Result<std::optional<LineReader::Line>> LineReader::next() {
-  bool too_long = false;
+  size_t skipped = 0;  // bytes of this line that are gone already: it is too long
+  const auto line_of = [&](size_t length) {
+    const size_t num_bytes = skipped + length;
+    const bool too_long = num_bytes > max_line_bytes_;
+    return Line{.text = too_long ? std::string() : buffer_.substr(start_, length),
+                .too_long = too_long,
+                .num_bytes = num_bytes};
+  };
   size_t searched = start_;
   for (;;) {
     const size_t end = buffer_.find('\n', searched);
-    const size_t length = (end == std::string::npos ? buffer_.size() : end) - start_;
-    too_long = too_long || length > max_line_bytes_;
     if (end != std::string::npos) {
-      Line line{.text = too_long ? std::string() : buffer_.substr(start_, length), .too_long = too_long};
+      Line line = line_of(end - start_);
       start_ = end + 1;
       return line;
     }
-    if (too_long) {
+    if (skipped + (buffer_.size() - start_) > max_line_bytes_) {
+      skipped += buffer_.size() - start_;
       start_ = buffer_.size();  // dropped by the next fill
     }
     searched = buffer_.size() - start_;
@@ -98,10 +118,10 @@ Result<std::optional<LineReader::Line>> LineReader::next() {
       break;
     }
   }
-  if (interrupted() || (buffer_.empty() && !too_long)) {
+  if (interrupted() || (buffer_.empty() && skipped == 0)) {
     return std::nullopt;
   }
-  Line line{.text = too_long ? std::string() : std::move(buffer_), .too_long = too_long};
+  Line line = line_of(buffer_.size());
   buffer_.clear();
   return line;
 }

@@ -10,9 +10,13 @@
 
 namespace kipp::cli {
 
-// All bytes up to the end. Errors: kIo; an interrupt (Ctrl-C) counts as the end.
-Result<std::string> read_all(int descriptor);
-// "-" is standard input. Errors: kNotFound, kIo naming the path.
+// A text that memory holds together with its tokens.
+inline constexpr size_t kMaxTextBytes = 1U << 30;
+
+// All bytes up to the end. Errors: kCapacity (more than max_bytes); kIo, also after an interrupt (Ctrl-C): what came
+// before it is no input.
+Result<std::string> read_all(int descriptor, size_t max_bytes = kMaxTextBytes);
+// "-" is standard input. Errors: kNotFound, kIo naming the path; those of read_all.
 Result<std::string> read_file(const std::filesystem::path& path);
 
 inline constexpr size_t kMaxLineBytes = 16U << 20;
@@ -26,6 +30,7 @@ class LineReader {
   struct Line {
     std::string text;       // empty when too_long
     bool too_long = false;  // longer than the limit: skipped to its end
+    size_t num_bytes = 0;   // of the line, also when it was skipped
   };
   // The next line, or nothing at the end of the input or after an interrupt. Errors: kIo.
   Result<std::optional<Line>> next();

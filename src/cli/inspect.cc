@@ -211,7 +211,7 @@ constexpr std::string_view kExamples =
 void add_inspect_command(CLI::App& app, ExitCode& exit_code) {
   CLI::App* command = app.add_subcommand("inspect", "What an artifact is: source, sizes, hashes, gates");
   const auto flags = std::make_shared<InspectFlags>();
-  add_artifact_flags(*command, flags->model);
+  add_name_flags(*command, flags->model);
   command->add_flag("--hash", flags->hash, "Also the sha256 of the whole file, which reads all of it");
   command->add_flag("--json", flags->json, "Print the report as JSON");
   command->footer(help_footer(kExamples));

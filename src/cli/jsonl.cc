@@ -17,10 +17,11 @@ namespace {
 
 Result<Json> answer_line(const LineReader::Line& line, size_t number, const LineHandler& handler) {
   if (line.too_long) {
-    return make_error(ErrorCode::kInvalidArgument, fmt::format("the line is longer than {} bytes", kMaxLineBytes));
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("expected a line of {} bytes at most, found {}", kMaxLineBytes, line.num_bytes));
   }
   if (line.text.find_first_not_of(" \t\r") == std::string::npos) {
-    return make_error(ErrorCode::kInvalidArgument, "the line is empty: expected a JSON object");
+    return make_error(ErrorCode::kInvalidArgument, "expected a JSON object, found an empty line");
   }
   KIPP_ASSIGN(const Json value, parse_json(line.text));
   return handler(value, number);

@@ -11,17 +11,16 @@ namespace kipp::cli {
 
 class LineEditor {
  public:
-  // Standard input and output must be a terminal. history: a file to read now and to write at the end (mode 0600), or
-  // empty: history lives as long as the editor. Errors: kIo (the terminal cannot be used; the file cannot be read).
+  // Standard input and output must be a terminal. history: LineHistory's file, or empty. Errors: kIo (the terminal
+  // cannot be used; the file cannot be read).
   static Result<LineEditor> create(const std::filesystem::path& history);
 
   enum class Outcome { kLine, kInterrupted, kEnd };
-  // Shows prompt (plain text) and waits for a line. On kLine, line is UTF-8 without its end.
+  // Shows prompt (plain text) and waits for a line. On kLine, line is UTF-8 without its end. Where a line outgrows the
+  // screen, its start stays as it is and can be edited no more.
   Outcome read(const std::string& prompt, std::string& line);
-  // Adds a line to the history.
-  void remember(const std::string& line);
-  // Writes the history to its file. Errors: kIo.
-  Result<void> save_history();
+  // Adds a line to the history and its file. Errors: those of LineHistory::add.
+  Result<void> remember(const std::string& line);
 
   LineEditor(LineEditor&&) noexcept;
   LineEditor& operator=(LineEditor&&) noexcept;

@@ -1,11 +1,10 @@
 // `kipp`: parses the command line and runs one subcommand. Exit codes: exit_code.h.
 #include <algorithm>
 #include <exception>
-#include <optional>
+#include <new>
 #include <span>
 #include <sstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,6 +13,7 @@
 #include "cli/command_table.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/misread_argument.h"
 #include "cli/output.h"
 #include "cli/suggest.h"
 
@@ -54,7 +54,8 @@ std::string reason_of(const CLI::App& app, const CLI::ParseError& error) {
       flags = kipp::cli::flag_names(entry);
     }
   }
-  const std::vector<std::string> unknown = command != nullptr ? command->remaining() : app.remaining();
+  const bool misplaced = command == nullptr || !app.remaining().empty();  // before the command
+  const std::vector<std::string> unknown = misplaced ? app.remaining() : command->remaining();
   if (unknown.empty() || dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) {
     return error.what();
   }
@@ -83,24 +84,6 @@ ExitCode report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   return ExitCode::kUsage;
 }
 
-// What CLI11 would misread, as an error; nullopt if there is nothing. An empty value behind "=" would make the next
-// argument the value, and "++" would end the subcommand. Behind "--" everything is text.
-std::optional<std::string> misread_argument(std::span<char* const> arguments) {
-  for (const std::string_view argument : arguments) {
-    if (argument == "--") {
-      break;
-    }
-    if (argument == "++") {
-      return "\"++\" as a text must follow --";
-    }
-    if (argument.starts_with("--") && argument.ends_with("=")) {
-      const std::string_view name = argument.substr(0, argument.size() - 1);
-      return fmt::format("{} needs a value behind \"=\"; an empty text is {} \"\"", name, name);
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -113,7 +96,8 @@ int main(int argc, char** argv) {
       kipp::cli::print_message(app.help());
       return static_cast<int>(ExitCode::kUsage);
     }
-    if (const auto misread = misread_argument(std::span(argv + 1, argv + argc))) {
+    if (const auto misread =
+            kipp::cli::misread_argument(std::span(argv + 1, argv + argc), kipp::cli::command_table(app))) {
       kipp::cli::print_message(fmt::format("kipp: error: {}\n", *misread));
       return static_cast<int>(ExitCode::kUsage);
     }
@@ -122,7 +106,10 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
       exit_code = report_parse_error(app, error);
     }
-  } catch (const std::exception& error) {  // out of memory, in the main
+  } catch (const std::bad_alloc&) {
+    kipp::cli::print_message("kipp: error: out of memory\n");
+    exit_code = ExitCode::kFailure;
+  } catch (const std::exception& error) {
     kipp::cli::print_message(fmt::format("kipp: error: {}\n", error.what()));
     exit_code = ExitCode::kFailure;
   }

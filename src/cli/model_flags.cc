@@ -22,12 +22,16 @@ void add_folder_flag(CLI::App& command, std::string& folder) {
       ->type_name("DIR");
 }
 
-void add_artifact_flags(CLI::App& command, ModelFlags& flags) {
+void add_name_flags(CLI::App& command, ModelFlags& flags) {
   command
       .add_option("-m,--model", flags.model, "Artifact: a path, or a checkpoint id such as qwen3-0.6b, or id:scheme")
       ->envname("KIPP_MODEL")
       ->type_name("MODEL");
   add_folder_flag(command, flags.folder);
+}
+
+void add_artifact_flags(CLI::App& command, ModelFlags& flags) {
+  add_name_flags(command, flags);
   command.add_flag("--allow-synthetic", flags.allow_synthetic, "Accept a synthetic twin (weights drawn from a seed)");
 }
 

@@ -29,7 +29,9 @@ struct ModelFlags {
 
 // --models (or KIPP_MODELS).
 void add_folder_flag(CLI::App& command, std::string& folder);
-// --model (or KIPP_MODEL), --models and --allow-synthetic: all that tokenize, detokenize and render need.
+// --model (or KIPP_MODEL) and --models: all that looking at an artifact needs.
+void add_name_flags(CLI::App& command, ModelFlags& flags);
+// Both, and --allow-synthetic: all that tokenize, detokenize and render need.
 void add_artifact_flags(CLI::App& command, ModelFlags& flags);
 // --backend, --precision and --threads.
 void add_backend_flags(CLI::App& command, ModelFlags& flags);

@@ -1,6 +1,7 @@
 // Looks names up; nothing is opened.
 #include "cli/model_store.h"
 
+#include <algorithm>
 #include <array>
 #include <system_error>
 
@@ -36,6 +37,23 @@ bool is_file(const std::filesystem::path& path) {
   return std::filesystem::is_regular_file(path, ignored);
 }
 
+// A path as a word of a POSIX shell: quoted where it holds more than what every shell takes as it is.
+std::string shell_word(const std::filesystem::path& path) {
+  const std::string text = path.string();
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("/._-+:,@%=").find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::ranges::all_of(text, is_plain)) {
+    return text;
+  }
+  std::string quoted = "'";
+  for (const char c : text) {
+    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return quoted + "'";
+}
+
 }  // namespace
 
 std::string artifact_name(const Checkpoint& checkpoint, QuantScheme scheme) {
@@ -55,25 +73,27 @@ std::vector<StoredArtifact> stored_artifacts(const std::filesystem::path& folder
   return found;
 }
 
-std::string how_to_make(const Checkpoint& checkpoint, const std::filesystem::path& folder) {
-  const std::string source = (folder / checkpoint.id).string();
-  const std::string output = (folder / artifact_name(checkpoint, QuantScheme::kBf16)).string();
+std::string how_to_make(const Checkpoint& checkpoint, QuantScheme scheme, const std::filesystem::path& folder) {
+  const std::string source = shell_word(folder / checkpoint.id);
+  const std::string output = shell_word(folder / artifact_name(checkpoint, scheme));
   const std::string fetch =
       checkpoint.is_demo
           ? fmt::format(".venv/bin/python -m tools.demo.unpack --output {}", source)
           : fmt::format(".venv/bin/python -m tools.download_model {} --output {}", checkpoint.id, source);
-  return fmt::format("  {}\n  .venv/bin/python -m tools.convert_to_gguf --checkpoint {} --source {} --output {}", fetch,
-                     checkpoint.id, source, output);
+  const std::string how = scheme == QuantScheme::kBf16 ? "" : fmt::format(" --scheme {}", scheme_name(scheme));
+  return fmt::format("  {}\n  .venv/bin/python -m tools.convert_to_gguf --checkpoint {}{} --source {} --output {}",
+                     fetch, checkpoint.id, how, source, output);
 }
 
 Result<std::filesystem::path> find_artifact(std::string_view model, const std::filesystem::path& folder) {
   const std::filesystem::path path = model;
   std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) {
-    return path;
-  }
   const size_t colon = model.find(':');
   const Checkpoint* checkpoint = find_checkpoint(model.substr(0, colon));
+  const bool is_folder = std::filesystem::is_directory(path, ignored);  // a snapshot may lie under its id
+  if (std::filesystem::exists(path, ignored) && !(is_folder && checkpoint != nullptr)) {
+    return path;
+  }
   if (checkpoint == nullptr) {
     const std::string near = model.find('/') == std::string_view::npos ? near_id(model.substr(0, colon)) : "";
     return near.empty()
@@ -94,11 +114,11 @@ Result<std::filesystem::path> find_artifact(std::string_view model, const std::f
       return artifact.path;
     }
   }
+  const QuantScheme wanted = scheme.value_or(QuantScheme::kBf16);
   return make_error(
       ErrorCode::kNotFound,
       fmt::format("{}: no {} in the models folder {}; these commands, run in Kipp's repository, make it:\n{}", model,
-                  artifact_name(*checkpoint, scheme.value_or(QuantScheme::kBf16)), folder.string(),
-                  how_to_make(*checkpoint, folder)));
+                  artifact_name(*checkpoint, wanted), folder.string(), how_to_make(*checkpoint, wanted, folder)));
 }
 
 }  // namespace kipp::cli

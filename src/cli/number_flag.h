@@ -1,8 +1,9 @@
-// Flags whose value is a number: decimal, whole and within a range, else a message that says so. CLI11's own reading
-// takes 010 for eight, an empty text for zero, and cuts what is too large.
+// Flags whose value is a number: decimal, and a whole one within a range, else a message that says so. CLI11's own
+// reading takes 010 for eight, 0x1p-1 for a half, an empty text for zero, and cuts what is too large.
 #pragma once
 
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -47,6 +48,21 @@ CLI::Option* add_number_flag(CLI::App& command, const std::string& name, Value& 
       .add_option_function<std::string>(
           name, [&value, name, range](const std::string& text) { value = number_of_text<T>(name, text, range); }, help)
       ->type_name("N");
+}
+
+// An option for a number with a fraction; its range is the caller's to check. Value: float or std::optional<float>.
+template <typename Value>
+CLI::Option* add_float_flag(CLI::App& command, const std::string& name, Value& value, const std::string& help) {
+  return command.add_option_function<std::string>(
+      name,
+      [&value, name](const std::string& text) {
+        const std::optional<float> number = parse_number<float>(text);
+        if (!number || !std::isfinite(*number)) {
+          throw CLI::ValidationError(name, fmt::format("expected a decimal number, found \"{}\"", text));
+        }
+        value = *number;
+      },
+      help);
 }
 
 }  // namespace kipp::cli

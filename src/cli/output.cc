@@ -1,4 +1,4 @@
-// Writes until all bytes are out, and remembers the first failure, so that it is reported once.
+// Remembers the first failure, so that it is reported once.
 #include "cli/output.h"
 
 #include <unistd.h>
@@ -8,28 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "cli/wait_until_ready.h"
+#include "base/write_all.h"
+#include "cli/interrupt.h"
 
 namespace kipp::cli {
-namespace {
-
-// Returns 0, or the errno of the write that failed.
-int write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
-    if (count >= 0) {
-      bytes.remove_prefix(static_cast<size_t>(count));
-    } else if (errno == EAGAIN) {
-      wait_until_ready(descriptor, POLLOUT);
-    } else if (errno != EINTR) {
-      return errno;
-    }
-  }
-  return 0;
-}
-
-}  // namespace
-
 Result<void> Output::write(std::string_view bytes) {
   const int reason = failed_ ? EIO : write_all(descriptor_, bytes);
   if (reason == 0) {
@@ -51,6 +33,14 @@ ExitCode fail(ExitCode code, const Error& error) {
   }
   print_message(fmt::format("kipp: error: {}\n", error.message));
   return code;
+}
+
+ExitCode end_of(const Error& error) {
+  return interrupted() ? ExitCode::kInterrupted : fail(ExitCode::kFailure, error);
+}
+
+ExitCode end_of(const Result<ExitCode>& done) {
+  return done ? *done : end_of(done.error());
 }
 
 ExitCode print_result(std::string_view text) {

@@ -32,6 +32,11 @@ Output& standard_output();
 // returns kOutputClosed instead.
 ExitCode fail(ExitCode code, const Error& error);
 
+// How a command's work ends: by itself; interrupted, whatever error the interrupt brought about (half a character, half
+// a JSON text); or by an error, which is printed as fail(kFailure) does.
+ExitCode end_of(const Result<ExitCode>& done);
+ExitCode end_of(const Error& error);
+
 // Writes a command's result, all there is to do: kOk, or what fail(kFailure) says of the error.
 ExitCode print_result(std::string_view text);
 

@@ -11,6 +11,8 @@ namespace {
 
 // Rows whose logits are held at once: 32 × 151,936 floats are 19 MB.
 constexpr size_t kRowsPerPiece = 32;
+// Tokens that only give context, evaluated between two questions whether to go on. The result does not depend on it.
+constexpr size_t kUnscoredPerPiece = 64;
 
 // Row i of logits predicts targets[i].
 Result<void> score_rows(std::span<const std::vector<float>> logits, std::span<const int32_t> targets,
@@ -29,8 +31,11 @@ Result<bool> score_window(Session& session, std::span<const int32_t> ids, const 
                           Perplexity& total, const PerplexityProgress& progress) {
   session.reset();
   const size_t first_row = window.first_scored - 1;
-  if (first_row > window.begin) {
-    KIPP_TRY(session.append(ids.subspan(window.begin, first_row - window.begin)));
+  for (size_t row = window.begin; row < first_row; row += kUnscoredPerPiece) {
+    if (!progress(total)) {
+      return false;
+    }
+    KIPP_TRY(session.append(ids.subspan(row, std::min(kUnscoredPerPiece, first_row - row))));
   }
   for (size_t row = first_row; row + 1 < window.end; row += kRowsPerPiece) {
     if (!progress(total)) {

@@ -72,7 +72,7 @@ Result<ExitCode> measure(Model& model, const PplFlags& flags) {
   KIPP_ASSIGN(const std::string text, read_file(flags.path));
   const auto special = flags.plain ? SpecialTokens::kPlain : SpecialTokens::kParse;
   KIPP_ASSIGN(const auto ids, model.tokenizer().encode(text, {.special_tokens = special}));
-  if (ids.size() < 2 && !interrupted()) {
+  if (ids.size() < 2) {
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("the text has {} tokens: perplexity needs at least 2", ids.size()));
   }
@@ -101,8 +101,7 @@ ExitCode ppl(const PplFlags& flags) {
   if (!model) {
     return fail(ExitCode::kModel, model.error());
   }
-  const auto done = measure(**model, flags);
-  return done ? *done : fail(ExitCode::kFailure, done.error());
+  return end_of(measure(**model, flags));
 }
 
 constexpr std::string_view kExamples =
@@ -124,7 +123,13 @@ void add_ppl_command(CLI::App& app, ExitCode& exit_code) {
   command->add_flag("--plain", flags->plain, "Control tokens such as <|im_end|> in the text are text");
   command->add_flag("--json", flags->json, "Print the result as JSON");
   command->footer(help_footer(kExamples));
-  command->callback([flags, &exit_code] { exit_code = ppl(*flags); });
+  command->callback([flags, &exit_code] {
+    if (flags->window > 0 && flags->stride >= flags->window) {  // without --window the model's context decides
+      throw CLI::ValidationError("--stride", fmt::format("expected 1 to {} (less than the window), found {}",
+                                                         flags->window - 1, flags->stride));
+    }
+    exit_code = ppl(*flags);
+  });
 }
 
 }  // namespace kipp::cli

@@ -12,7 +12,6 @@
 #include "cli/chat_flags.h"
 #include "cli/commands.h"
 #include "cli/fields.h"
-#include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
 #include "cli/text_flag.h"
@@ -33,9 +32,8 @@ struct RenderFlags {
 };
 
 // The last three are what golden files carry beside the chat: such a file can be piped in as it is.
-constexpr std::array<std::string_view, 9> kFields = {
-    "messages", "tools", "enable_thinking", "chat_template_kwargs", "add_generation_prompt", "variant", "name",
-    "rendered", "ids"};
+constexpr std::array<std::string_view, 5> kOwnFields = {"messages", "variant", "name", "rendered", "ids"};
+constexpr auto kFields = joined(kOwnFields, kChatFields);
 
 constexpr std::array kVariants = {Variant::kBase, Variant::kInstruct, Variant::kInstruct2507, Variant::kThinking2507};
 
@@ -87,7 +85,7 @@ Result<ExitCode> render_prompt(const OpenArtifact& artifact, const RenderFlags& 
 ExitCode render(RenderFlags& flags) {
   const Result<void> tools = load_tools(flags.chat);
   if (!tools) {
-    return interrupted() ? ExitCode::kInterrupted : fail(ExitCode::kFailure, tools.error());
+    return end_of(tools.error());
   }
   return run_artifact_command(
       flags.model, flags.jsonl,

@@ -18,21 +18,10 @@
 namespace kipp::cli {
 namespace {
 
-constexpr std::array<std::string_view, 11> kRequestFields = {"prompt",
-                                                             "messages",
-                                                             "tools",
-                                                             "enable_thinking",
-                                                             "chat_template_kwargs",
-                                                             "add_generation_prompt",
-                                                             "plain",
-                                                             "decode",
-                                                             "top",
-                                                             "logprobs",
-                                                             "stop"};
+constexpr std::array<std::string_view, 7> kOwnFields = {"prompt", "messages", "plain", "decode",
+                                                        "top",    "logprobs", "stop"};
+constexpr auto kRequestFields = joined(kOwnFields, joined(kChatFields, kSamplingFields));
 constexpr int32_t kMaxLogprobs = 20;
-// Those that only a chat has.
-constexpr std::array<std::string_view, 4> kChatFields = {"tools", "enable_thinking", "chat_template_kwargs",
-                                                         "add_generation_prompt"};
 
 tl::unexpected<Error> invalid(std::string message) {
   return make_error(ErrorCode::kInvalidArgument, std::move(message));
@@ -51,9 +40,8 @@ Result<std::vector<int32_t>> encode_raw(const Model& model, std::string_view pro
 Result<std::vector<int32_t>> encode_raw_line(const Model& model, const Json& object, std::string_view prompt,
                                              bool plain) {
   for (const std::string_view name : kChatFields) {
-    const Json* value = object.find(name);
-    if (value != nullptr && !value->is_null()) {
-      return invalid(fmt::format("field \"{}\" needs \"messages\" or --chat", name));
+    if (object.find_value(name) != nullptr) {
+      return invalid(fmt::format("found field \"{}\": expected \"messages\" beside it, or --chat", name));
     }
   }
   return encode_raw(model, prompt, plain);
@@ -62,17 +50,16 @@ Result<std::vector<int32_t>> encode_raw_line(const Model& model, const Json& obj
 Result<std::vector<int32_t>> encode_line(const Model& model, const Json& object, const RequestDefaults& defaults) {
   KIPP_ASSIGN(const std::optional<std::string> prompt, string_field(object, "prompt"));
   KIPP_ASSIGN(const std::optional<bool> plain, bool_field(object, "plain"));
-  const Json* messages = object.find("messages");
-  const bool has_messages = messages != nullptr && !messages->is_null();
+  const bool has_messages = object.find_value("messages") != nullptr;
   if (prompt.has_value() == has_messages) {
-    return invalid(has_messages ? "\"prompt\" and \"messages\" exclude each other"
-                                : "expected a \"prompt\" or \"messages\"");
+    return invalid(has_messages ? "expected one of \"prompt\" and \"messages\", found both"
+                                : "expected a \"prompt\" or \"messages\", found neither");
   }
   if (prompt && !defaults.apply_template) {
     return encode_raw_line(model, object, *prompt, plain.value_or(defaults.plain));
   }
   if (plain) {
-    return invalid("field \"plain\" needs a raw \"prompt\": text in a chat is always plain");
+    return invalid("found field \"plain\": expected only with a raw \"prompt\"; text in a chat is always plain");
   }
   Json with_messages = object;
   if (prompt) {
@@ -149,19 +136,21 @@ Result<Request> request_of_prompt(const Model& model, std::string_view prompt, c
 
 Result<Request> request_of_json(const Model& model, const Json& object, const RequestDefaults& defaults,
                                 uint64_t seed) {
-  KIPP_TRY(check_field_names(object, kRequestFields, kSamplingFields));
+  KIPP_TRY(check_field_names(object, kRequestFields));
   KIPP_ASSIGN(const SamplingChoices said, read_sampling_fields(object));
   const SamplingChoices sampling = layered(defaults.sampling, said);
   Request request = new_request(model, defaults, sampling);
   request.options.seed = sampling.seed.value_or(seed);
   KIPP_ASSIGN(const std::optional<int32_t> decode, int_field(object, "decode"));
   KIPP_ASSIGN(const std::optional<int32_t> num_top, int_field(object, "top"));
-  if (decode.value_or(0) < 0 || num_top.value_or(0) < 0) {
-    return invalid(fmt::format("field \"{}\": expected 0 or more", decode.value_or(0) < 0 ? "decode" : "top"));
+  for (const auto& [name, value] : {std::pair("decode", decode), std::pair("top", num_top)}) {
+    if (value.value_or(0) < 0) {
+      return wrong_field(name, "0 or more", object.find(name));
+    }
   }
   KIPP_ASSIGN(const std::optional<int32_t> num_logprobs, int_field(object, "logprobs"));
   if (num_logprobs && (*num_logprobs < 0 || *num_logprobs > kMaxLogprobs)) {
-    return invalid(fmt::format("field \"logprobs\": expected 0 to {}, found {}", kMaxLogprobs, *num_logprobs));
+    return wrong_field("logprobs", fmt::format("0 to {}", kMaxLogprobs), object.find("logprobs"));
   }
   KIPP_ASSIGN(const auto stop, stop_field(object));
   request.options.num_logprobs = num_logprobs.value_or(defaults.num_logprobs);
@@ -169,8 +158,7 @@ Result<Request> request_of_json(const Model& model, const Json& object, const Re
   request.options.max_tokens = decode.value_or(defaults.decode);
   request.num_top = num_top.value_or(defaults.num_top);
   request.generate = request.num_top == 0 || request.options.max_tokens >= 0;
-  const Json* messages = object.find("messages");
-  request.is_chat = defaults.apply_template || (messages != nullptr && !messages->is_null());
+  request.is_chat = defaults.apply_template || object.find_value("messages") != nullptr;
   KIPP_ASSIGN(request.prompt, encode_line(model, object, defaults));
   return request;
 }
@@ -200,21 +188,18 @@ Result<Answer> run_request(Model& model, Session& session, const Request& reques
 }
 
 Result<std::optional<std::vector<std::string>>> stop_field(const Json& object) {
-  const Json* field = object.find("stop");
-  if (field == nullptr || field->is_null()) {
+  const Json* field = object.find_value("stop");
+  if (field == nullptr) {
     return std::nullopt;
   }
+  const std::span<const Json> items = field->is_array() ? std::span(field->items()) : std::span(field, 1);
   std::vector<std::string> stop;
-  const auto take = [&](const Json& value) {
-    const bool is_text = value.is_string();
-    if (is_text) {
-      stop.emplace_back(value.as_string());
+  for (const Json& item : items) {
+    if (!item.is_string()) {
+      const std::string name = field->is_array() ? fmt::format("stop[{}]", stop.size()) : "stop";
+      return wrong_field(name, field->is_array() ? "a string" : "a string or an array of strings", &item);
     }
-    return is_text;
-  };
-  const bool good = field->is_array() ? std::ranges::all_of(field->items(), take) : take(*field);
-  if (!good) {
-    return invalid("field \"stop\": expected a string or an array of strings");
+    stop.push_back(item.as_string());
   }
   KIPP_TRY(validate_stop_strings(stop));
   return stop;

@@ -1,4 +1,6 @@
 // `kipp run`: completes a prompt or answers a chat, streamed to standard output; with --jsonl many of them.
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 
@@ -9,12 +11,12 @@
 #include "cli/answer_json.h"
 #include "cli/commands.h"
 #include "cli/input.h"
-#include "cli/interrupt.h"
 #include "cli/jsonl.h"
 #include "cli/model_flags.h"
 #include "cli/number_flag.h"
 #include "cli/output.h"
 #include "cli/request.h"
+#include "cli/terminal.h"
 #include "cli/text_flag.h"
 #include "engine/stop_matcher.h"
 
@@ -60,22 +62,23 @@ Result<void> print_top(const Tokenizer& tokenizer, const std::vector<Candidate>&
     KIPP_ASSIGN(const std::string piece, quoted_piece(tokenizer, candidate.id));
     lines += fmt::format("{:>3} {:>6} {:>13.9g} {}\n", ++rank, candidate.id, candidate.logit, piece);
   }
-  return standard_output().write(lines);
+  return standard_output().write(is_terminal(STDOUT_FILENO) ? escape_controls(lines) : lines);
 }
 
-// What a streamed answer shows as it comes.
+// What a streamed answer shows as it comes; on a terminal without control characters that would act on it.
 RequestEvents streaming_events(const Tokenizer& tokenizer) {
+  const bool escapes = is_terminal(STDOUT_FILENO);
   return {.on_top = [&tokenizer](const std::vector<Candidate>& top) { return print_top(tokenizer, top); },
-          .on_text = [](std::string_view text) { return standard_output().write(text); }};
+          .on_text =
+              [escapes](std::string_view text) {
+                return standard_output().write(escapes ? escape_controls(text) : std::string(text));
+              }};
 }
 
 Result<ExitCode> run_prompt(Model& model, const RunFlags& flags) {
   std::string prompt = flags.prompt;
   if (!flags.prompt_path.empty()) {
     KIPP_ASSIGN(prompt, read_file(flags.prompt_path));
-    if (interrupted()) {
-      return ExitCode::kInterrupted;
-    }
   }
   KIPP_ASSIGN(const Request request, request_of_prompt(model, prompt, flags.request));
   KIPP_ASSIGN(Session session, model.new_session());
@@ -164,14 +167,13 @@ void check_flags(const CLI::App& command, const RunFlags& flags) {
 ExitCode run(RunFlags& flags) {
   const Result<void> tools = load_tools(flags.request.chat);
   if (!tools) {
-    return interrupted() ? ExitCode::kInterrupted : fail(ExitCode::kFailure, tools.error());
+    return end_of(tools.error());
   }
   const auto model = open_model(flags.model);
   if (!model) {
     return fail(ExitCode::kModel, model.error());
   }
-  const auto done = flags.jsonl ? run_lines(**model, flags) : run_prompt(**model, flags);
-  return done ? *done : fail(ExitCode::kFailure, done.error());
+  return end_of(flags.jsonl ? run_lines(**model, flags) : run_prompt(**model, flags));
 }
 
 constexpr std::string_view kExamples =

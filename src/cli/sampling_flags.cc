@@ -2,6 +2,7 @@
 #include "cli/sampling_flags.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <random>
 #include <string>
@@ -17,6 +18,7 @@ namespace kipp::cli {
 namespace {
 
 constexpr float kBan = -std::numeric_limits<float>::infinity();
+constexpr double kMaxBias = 100.0;
 
 // "ID=BIAS", as one occurrence of --logit-bias.
 std::pair<int32_t, float> parse_bias(const std::string& text) {
@@ -34,30 +36,28 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
 using Biases = std::vector<std::pair<int32_t, float>>;
 
 Result<std::optional<Biases>> read_bias_field(const Json& object) {
-  const Json* field = object.find("logit_bias");
-  if (field == nullptr || field->is_null()) {
+  constexpr const char* kName = "logit_bias";
+  const Json* field = object.find_value(kName);
+  if (field == nullptr) {
     return std::nullopt;
   }
-  Biases biases;
   if (!field->is_object()) {
-    return make_error(ErrorCode::kInvalidArgument, "field \"logit_bias\": expected an object of token id to bias");
+    return wrong_field(kName, "an object of token id to bias", field);
   }
+  Biases biases;
   for (const auto& [key, value] : field->members()) {
     const std::optional<int32_t> id = parse_number<int32_t>(key);
     if (!id) {
-      return make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("field \"logit_bias\": expected a token id as key, found \"{}\"", key));
+      const Json found = Json::string(key);
+      return wrong_field(kName, "a token id as key", &found);
     }
-    if (value.is_string() && value.as_string() == "-inf") {
-      biases.emplace_back(*id, kBan);
-      continue;
-    }
+    const bool is_ban = value.is_string() && value.as_string() == "-inf";
     const std::optional<double> bias = value.as_double();
-    if (!bias) {
-      return make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("field \"logit_bias\": expected a number or \"-inf\" for id {}", *id));
+    // Before it becomes a float: -1e300 would be a ban.
+    if (!is_ban && !(bias && std::abs(*bias) <= kMaxBias)) {
+      return wrong_field(fmt::format("{}.{}", kName, key), "-100 to 100 or \"-inf\"", &value);
     }
-    biases.emplace_back(*id, static_cast<float>(*bias));  // validate() checks the range
+    biases.emplace_back(*id, is_ban ? kBan : static_cast<float>(*bias));
   }
   return biases;
 }
@@ -72,7 +72,7 @@ void replace(T& value, const std::optional<T>& choice) {
 void add_sampling_flags(CLI::App& command, SamplingChoices& choices) {
   const std::string group = "Sampling (default: what the artifact records, else temperature 1 and nothing else)";
   const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
-    return command.add_option(name, value, help)->type_name(type)->group(group);
+    return add_float_flag(command, name, value, help)->type_name(type)->group(group);
   };
   command
       .add_flag_callback(

@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 
+#include <fmt/format.h>
+
 namespace kipp::cli {
 namespace {
 
@@ -23,6 +25,23 @@ bool is_terminal(int descriptor) {
 bool use_colours(int descriptor) {
   const std::string_view terminal = variable("TERM");
   return is_terminal(descriptor) && variable("NO_COLOR").empty() && !terminal.empty() && terminal != "dumb";
+}
+
+std::string escape_controls(std::string_view text) {
+  std::string shown;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F) {
+      shown += fmt::format("\\x{:02x}", byte);
+    } else if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {  // U+0080 to U+009F
+      shown += fmt::format("\\u{:04x}", next);
+      ++i;
+    } else {
+      shown += text[i];
+    }
+  }
+  return shown;
 }
 
 size_t terminal_width(int descriptor) {

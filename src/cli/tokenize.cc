@@ -44,8 +44,8 @@ Result<std::string> text_of_line(const Json& object) {
   KIPP_ASSIGN(std::optional<std::string> text, string_field(object, "text"));
   KIPP_ASSIGN(const std::optional<std::string> base64, string_field(object, "text_b64"));
   if (text.has_value() == base64.has_value()) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      text ? "\"text\" and \"text_b64\" exclude each other" : "expected \"text\" or \"text_b64\"");
+    return make_error(ErrorCode::kInvalidArgument, text ? "expected one of \"text\" and \"text_b64\", found both"
+                                                        : "expected \"text\" or \"text_b64\", found neither");
   }
   if (base64) {
     return decode_base64(*base64);
@@ -65,11 +65,11 @@ Result<ExitCode> tokenize_text(const Tokenizer& tokenizer, const TokenizeFlags& 
   std::string text = flags.text;
   if (!flags.has_text) {
     KIPP_ASSIGN(text, read_all(STDIN_FILENO));
-    if (interrupted()) {
-      return ExitCode::kInterrupted;
-    }
   }
   KIPP_ASSIGN(const auto ids, tokenizer.encode(text, encode_options(flags, flags.plain)));
+  if (interrupted()) {
+    return ExitCode::kInterrupted;
+  }
   std::string out;
   if (flags.pieces) {
     for (const int32_t id : ids) {

@@ -12,9 +12,9 @@
 namespace kipp {
 namespace {
 
-// Pieces in which a prompt is evaluated, so that the caller can end a long one early. Equal to a step's default limit:
-// the result does not depend on it, and a larger one would be cut anyway.
-constexpr size_t kPromptPiece = 512;
+// Pieces in which a prompt is evaluated, so that the caller can end a long one soon: seconds of the slowest model on a
+// CPU, and wide enough to use its weights well. The result does not depend on it.
+constexpr size_t kPromptPiece = 64;
 
 class Stopwatch {
  public:

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "tokenizer/utf8.h"
+
 namespace kipp {
 namespace {
 
@@ -35,6 +37,10 @@ Result<void> validate_stop_strings(std::span<const std::string> stop) {
     if (stop[i].empty() || stop[i].size() > kMaxStopBytes) {
       return make_error(ErrorCode::kInvalidArgument,
                         fmt::format("stop[{}]: expected 1 to {} bytes, found {}", i, kMaxStopBytes, stop[i].size()));
+    }
+    if (const size_t valid = valid_utf8_prefix(stop[i]); valid < stop[i].size()) {  // no text that is decoded has it
+      return make_error(ErrorCode::kInvalidArgument,
+                        fmt::format("stop[{}]: expected UTF-8, found an invalid byte at offset {}", i, valid));
     }
   }
   return {};

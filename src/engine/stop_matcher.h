@@ -13,7 +13,8 @@
 
 namespace kipp {
 
-// Errors: kInvalidArgument naming the index (an empty stop string; more than 1,024 bytes), or more than 64 of them.
+// Errors: kInvalidArgument naming the index (an empty stop string; more than 1,024 bytes; bytes that are not UTF-8),
+// or more than 64 of them.
 Result<void> validate_stop_strings(std::span<const std::string> stop);
 
 // The first stop string to be complete wins; of several that end at the same byte, the longest.

@@ -33,7 +33,7 @@ Result<void> check_logit_bias(const std::vector<std::pair<int32_t, float>>& logi
   for (const auto& [id, bias] : logit_bias) {
     if (id < 0 || id >= num_tokens) {
       return make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("logit_bias: id {} is not a token (ids are 0 to {})", id, num_tokens - 1));
+                        fmt::format("logit_bias: expected a token's id, 0 to {}, found {}", num_tokens - 1, id));
     }
     const bool is_ban = bias == -std::numeric_limits<float>::infinity();
     if (!is_ban && !(bias >= -100.0F && bias <= 100.0F)) {

@@ -11,11 +11,11 @@ namespace {
 constexpr uint32_t kAlphabetEnd = 0x144;
 constexpr int16_t kNoByte = -1;
 
-constexpr bool stands_for_itself(uint32_t byte) {
+consteval bool stands_for_itself(uint32_t byte) {
   return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
 }
 
-constexpr std::array<uint16_t, 256> make_characters() {
+consteval std::array<uint16_t, 256> make_characters() {
   std::array<uint16_t, 256> characters{};
   uint16_t next = 0x100;
   for (uint32_t byte = 0; byte < 256; ++byte) {
@@ -26,7 +26,7 @@ constexpr std::array<uint16_t, 256> make_characters() {
 
 constexpr std::array<uint16_t, 256> kCharacters = make_characters();
 
-constexpr std::array<int16_t, kAlphabetEnd> make_bytes() {
+consteval std::array<int16_t, kAlphabetEnd> make_bytes() {
   std::array<int16_t, kAlphabetEnd> bytes{};
   bytes.fill(kNoByte);
   for (uint32_t byte = 0; byte < 256; ++byte) {

@@ -58,6 +58,15 @@ TEST(Json, Access) {
   EXPECT_EQ(json.find("s")->find("k"), nullptr);
 }
 
+TEST(Json, ANullMemberIsNoValue) {
+  const Json object = parse_json(R"({"null": null, "false": false})").value();
+  EXPECT_NE(object.find("null"), nullptr);
+  EXPECT_EQ(object.find_value("null"), nullptr);
+  EXPECT_EQ(object.find_value("absent"), nullptr);
+  EXPECT_EQ(object.find_value("false"), object.find("false"));
+  EXPECT_EQ(Json().find_value("x"), nullptr);
+}
+
 TEST(Json, ExactIntegers) {
   const auto int64 = [](const char* literal) { return Json::number_literal(literal).as_int64(); };
   const auto uint64 = [](const char* literal) { return Json::number_literal(literal).as_uint64(); };
@@ -80,6 +89,8 @@ TEST(Json, Doubles) {
   EXPECT_EQ(real("18446744073709551616"), 18446744073709551616.0);
   EXPECT_EQ(real("4.9406564584124654e-324"), std::numeric_limits<double>::denorm_min());
   EXPECT_EQ(real("1e400"), std::nullopt);
+  EXPECT_EQ(real("0e99999999999999999999999"), 0.0);
+  EXPECT_EQ(real("0.000E-99999999999999999999999"), 0.0);
   EXPECT_EQ(real(std::string("-1") + std::string(400, '0')), std::nullopt);
   EXPECT_EQ(real(std::string("0.") + std::string(400, '0') + "1e800"), std::nullopt);
   EXPECT_EQ(real(std::string("0.") + std::string(400, '0') + "1e402"), 10.0);
@@ -100,6 +111,23 @@ TEST(Json, Building) {
   EXPECT_EQ(write_json(json), "{\"a\":true,\"b\":0.1,\"c\":[\"\\\"\\\\/\\b\\f\\n\\r\\t\\u001f\x7f\",null]}");
   EXPECT_EQ(write_python_json(json),
             "{\"a\": true, \"b\": 0.1, \"c\": [\"\\\"\\\\/\\b\\f\\n\\r\\t\\u001f\x7f\", null]}");
+}
+
+// Building on a value of another kind is a mistake of the caller's that must not lose what is there.
+TEST(Json, SetAndPushBackOnOtherKinds) {
+  Json from_null;
+  from_null.set("a", Json::number(int64_t{1}));
+  EXPECT_EQ(write_json(from_null), R"({"a":1})");
+  for (const char* text : {"[1]", "\"x\"", "7", "true"}) {
+    Json json = parse_json(text).value();
+    json.set("a", Json::number(int64_t{1}));
+    EXPECT_EQ(write_json(json), text);
+  }
+  for (const char* text : {"{\"a\":1}", "\"x\"", "7", "true"}) {
+    Json json = parse_json(text).value();
+    json.push_back(Json::number(int64_t{1}));
+    EXPECT_EQ(write_json(json), text);
+  }
 }
 
 TEST(Json, RefusesWithPositionAndReason) {
@@ -157,6 +185,9 @@ TEST(Json, Limits) {
   EXPECT_EQ(error_of("[1,2]", {.max_bytes = 5}), "accepted");
   EXPECT_EQ(error_of("[1,[2]]", {.max_values = 4}), "accepted");
   EXPECT_THAT(error_of("[1,[2]]", {.max_values = 3}), HasSubstr("more than 3 values"));
+  EXPECT_EQ(error_of("[[],{}]", {.max_values = 3}), "accepted");  // containers count like scalars
+  EXPECT_EQ(error_of("[[],{}]", {.max_values = 2}), "JSON, byte 4: more than 2 values");
+  EXPECT_EQ(error_of("[[],[]]", {.max_values = 2}), "JSON, byte 4: more than 2 values");
 }
 
 TEST(Json, LongTokensDoNotMakeLongMessages) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -129,6 +130,24 @@ TEST_F(MappedFileTest, RefusesAPipeWithoutWaiting) {
   ASSERT_FALSE(pipe);
   EXPECT_EQ(pipe.error().code, ErrorCode::kIo);
 }
+
+#ifndef KIPP_SANITIZED  // the sanitizers' own allocations would fail
+TEST_F(MappedFileTest, SaysThatTheAddressSpaceIsFull) {
+  const auto path = folder_ / "sparse";
+  std::ofstream(path).close();
+  constexpr uint64_t kBytes = uint64_t{8} << 30;
+  std::filesystem::resize_file(path, kBytes);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit small{.rlim_cur = kBytes, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &small), 0);
+  const auto file = MappedFile::open(path);
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.error().code, ErrorCode::kIo);
+  EXPECT_THAT(file.error().message, testing::HasSubstr("cannot map 8589934592 bytes: Cannot allocate memory"));
+}
+#endif
 
 }  // namespace
 }  // namespace kipp

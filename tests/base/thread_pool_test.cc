@@ -112,6 +112,7 @@ TEST(ThreadPoolTest, SignalsAreForTheCallingThread) {
   std::atomic<int> num_others = 0;
   std::atomic<int> num_open = 0;
   std::atomic<int> num_here = 0;
+  std::atomic<bool> caller_came = false;
   pool.parallel_for(64, 1, [&](int64_t, int64_t) {
     sigset_t blocked;
     ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
@@ -119,10 +120,11 @@ TEST(ThreadPoolTest, SignalsAreForTheCallingThread) {
     if (std::this_thread::get_id() != caller) {
       ++num_others;
       num_open += open ? 1 : 0;
-    } else if (open) {
-      ++num_here;
+    } else {
+      caller_came = true;
+      num_here += open ? 1 : 0;
     }
-    while (num_others == 0) {  // until a worker has come
+    while (num_others == 0 || !caller_came) {  // a range each for a worker and the caller, however busy the machine
       std::this_thread::yield();
     }
   });

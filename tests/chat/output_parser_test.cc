@@ -208,6 +208,23 @@ TEST(OutputParser, HalfACharacterBeforeAControlTokenBecomesAReplacement) {
   EXPECT_EQ(message.content, "ok");
 }
 
+TEST(OutputParser, HalfACharacterIsContentAfterWhichNoThinkCounts) {
+  auto ids = ids_of("🫨");
+  ids.pop_back();
+  const auto rest = ids_of("<think>\nhm\n</think>\n\nok");
+  ids.insert(ids.end(), rest.begin(), rest.end());
+  const ChatMessage message = message_of(ids);
+  EXPECT_EQ(message.reasoning_content, std::nullopt);
+  EXPECT_EQ(message.content, "\uFFFD<think>\nhm\n</think>\n\nok");
+}
+
+TEST(OutputParser, TextInPlaceOfTokensDropsTheCharacterThatTheyBegan) {
+  OutputParser parser(testing::qwen_tokenizer(), kAnswer);
+  EXPECT_THAT(parser.push(ids_of("🫨").front()).value(), IsEmpty());
+  ASSERT_EQ(parser.push_text("a").size(), 1U);
+  EXPECT_THAT(parser.finish(), IsEmpty());
+}
+
 TEST(OutputParser, EveryPrefixOfAnAnswerKeepsItsOrder) {
   const auto ids =
       ids_of("<think>\nplan 🫨\n</think>\n\nSo:\n" + call(R"({"name": "f", "arguments": {"a": "🫨"}})") + "\nbye\n");
@@ -248,6 +265,25 @@ TEST(ParseOutput, WhatAStopStringCutIsGone) {
   EXPECT_EQ(content("<think>\nh").content, std::nullopt);
   EXPECT_EQ(content("<thi").content, "<thi") << "half a control token is text";
   EXPECT_EQ(content("").content, std::nullopt);
+}
+
+TEST(ParseOutput, ACutInsideACharacterLeavesNothingOfIt) {
+  const std::vector<int32_t> ids = ids_of("Yes 🫨");
+  ASSERT_GT(ids.size(), 2U) << "a character of more tokens than one";
+  const auto content = [&](std::string_view text) {
+    return parse_output(ids, text, testing::qwen_tokenizer(), kAnswer).value().content;
+  };
+  EXPECT_EQ(content("Yes "), "Yes ");
+  EXPECT_EQ(content("Yes"), "Yes");
+  EXPECT_EQ(content(""), std::nullopt);
+}
+
+// The stop string is what the decoder makes of a character that the end of the output breaks.
+TEST(ParseOutput, ACutAtTheVeryEndCutsWhatTheDecoderHeld) {
+  std::vector<int32_t> ids = ids_of("Yes 🫨");
+  ids.pop_back();
+  EXPECT_EQ(parse_output(ids, "Yes \uFFFD", testing::qwen_tokenizer(), kAnswer).value().content, "Yes \uFFFD");
+  EXPECT_EQ(parse_output(ids, "Yes ", testing::qwen_tokenizer(), kAnswer).value().content, "Yes ");
 }
 
 TEST(EndsInReasoning, LooksAtTheLastThinkToken) {

@@ -71,6 +71,28 @@ TEST(ChatRequest, EnableThinking) {
   EXPECT_EQ(thinking(R"("chat_template_kwargs":{})"), std::nullopt);
 }
 
+TEST(ChatRequest, UnknownFieldsAreNamedWhereTheTemplateIsNotTheRule) {
+  const auto parse = [](std::string_view json, ContentRule rule) {
+    return parse_chat_request(parse_json(json).value(), rule);
+  };
+  constexpr std::string_view kMisspelt = R"({"messages":[{"role":"user","content":"q"},
+      {"role":"assistant","reasoning":"hm"}]})";
+  EXPECT_TRUE(parse(kMisspelt, ContentRule::kAsTemplate).has_value());
+  EXPECT_EQ(
+      parse(kMisspelt, ContentRule::kTextParts).error().message,
+      "messages[1]: expected the fields role, content, reasoning_content, tool_calls, name, tool_call_id, refusal, "
+      "annotations alone, found \"reasoning\"");
+  constexpr std::string_view kOther = R"({"messages":[{"role":"user"}],"chat_template_kwargs":{"thinking":true}})";
+  EXPECT_TRUE(parse(kOther, ContentRule::kAsTemplate).has_value());
+  EXPECT_EQ(parse(kOther, ContentRule::kTextParts).error().message,
+            "chat_template_kwargs: expected the fields enable_thinking alone, found \"thinking\"");
+  constexpr std::string_view kOfClients = R"({"messages":[{"role":"user","content":"q","name":"Eve"},
+      {"role":"assistant","content":"a","refusal":null,"annotations":[],"audio":null,"function_call":null},
+      {"role":"tool","content":"21","tool_call_id":"call_1","name":"weather"}],
+      "chat_template_kwargs":{"enable_thinking":false,"other":null}})";
+  EXPECT_TRUE(parse(kOfClients, ContentRule::kTextParts).has_value());
+}
+
 TEST(ChatRequest, ContentThatIsNoString) {
   constexpr std::string_view kParts =
       R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]})";

@@ -41,6 +41,7 @@ TEST(Base64, RefusesMalformedTextAndNamesTheOffset) {
     ASSERT_FALSE(decoded) << text;
     EXPECT_EQ(decoded.error().code, ErrorCode::kInvalidArgument);
     EXPECT_THAT(decoded.error().message, testing::HasSubstr(part)) << text;
+    EXPECT_THAT(decoded.error().message, testing::HasSubstr("found ")) << text;
   }
 }
 

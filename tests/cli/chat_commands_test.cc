@@ -17,6 +17,8 @@ TEST(ChatCommands, AreReadWithTheirArguments) {
   EXPECT_EQ(parsed("/reset").kind, ChatCommandKind::kReset);
   EXPECT_EQ(parsed("/quit \t ").kind, ChatCommandKind::kQuit);
   EXPECT_EQ(parsed("/save  a file.json ").argument, "a file.json");
+  EXPECT_EQ(parsed("/system\nBe brief.\nVery.\n").argument, "Be brief.\nVery.");  // lines joined by backslashes
+  EXPECT_EQ(parsed("/system \n").argument, "");
   EXPECT_EQ(parsed("/tool {\"a\": 1}").argument, "{\"a\": 1}");
   EXPECT_EQ(parsed("/system").argument, "");
   EXPECT_EQ(parsed("/system Be brief.").argument, "Be brief.");

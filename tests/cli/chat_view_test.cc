@@ -13,11 +13,11 @@ namespace {
 
 using Kind = OutputEvent::Kind;
 
-std::string shown(const std::vector<OutputEvent>& events, bool colours) {
+std::string shown(const std::vector<OutputEvent>& events, bool colours, bool is_terminal = true) {
   std::array<int, 2> ends{};
   EXPECT_EQ(::pipe(ends.data()), 0);
   Output output(ends[1]);
-  ChatView view(output, colours);
+  ChatView view(output, colours, is_terminal);
   for (const OutputEvent& event : events) {
     EXPECT_TRUE(view.show(event).has_value());
   }
@@ -59,6 +59,37 @@ TEST(ChatView, ShowsCallsOnLinesOfTheirOwn) {
             "<think>\nhm\n</think>\n\nYes\n[tool call] weather {\"city\": \"Paris\"}\n"
             "[tool call] weather {\"city\":  (cut off)\nDone.\n");
   EXPECT_EQ(shown(kCall, true), "\x1b[36m[tool call] weather {\"city\": \"Paris\"}\x1b[0m\n");
+}
+
+TEST(ChatView, ControlCharactersActOnNoTerminalAndReachEverythingElse) {
+  const std::string text =
+      "a\x1b]52;c;aGk=\x07\xc2\x9b"
+      "2J\té\n";
+  const std::vector<OutputEvent> events = {{.kind = Kind::kReasoning, .text = text},
+                                           {.kind = Kind::kContent, .text = text},
+                                           {.kind = Kind::kToolCallBegin, .text = "f\x1b"},
+                                           {.kind = Kind::kToolCallArguments, .text = text},
+                                           {.kind = Kind::kToolCallEnd}};
+  const std::string escaped = "a\\x1b]52;c;aGk=\\x07\\u009b2J\té\n";
+  EXPECT_EQ(shown(events, false),
+            "<think>\n" + escaped + "\n</think>\n\n" + escaped + "\n[tool call] f\\x1b " + escaped + "\n");
+  EXPECT_EQ(shown(events, false, false),
+            "<think>\n" + text + "\n</think>\n\n" + text + "\n[tool call] f\x1b " + text + "\n");
+}
+
+TEST(ChatView, EndsWithoutColoursWhereverItIsCut) {
+  for (size_t length = 1; length <= kCall.size(); ++length) {
+    const std::string text = shown({kCall.begin(), kCall.begin() + static_cast<ptrdiff_t>(length)}, true);
+    EXPECT_TRUE(text.ends_with("\x1b[0m\n")) << length;
+  }
+}
+
+TEST(ChatView, SaysWhetherAnAnswerIsOpen) {
+  Output output(-1);
+  ChatView view(output, false, false);
+  EXPECT_FALSE(view.shows_answer());
+  EXPECT_FALSE(view.show(kThought[2]).has_value());
+  EXPECT_TRUE(view.shows_answer());
 }
 
 TEST(ChatView, AnEmptyAnswerIsAnEmptyLine) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,10 @@ VARIABLES = {
     "KIPP_TWIN_ARTIFACT": "a synthetic twin: tools/make_synthetic_checkpoint.py --like kipp-demo --layers 2 --seed 1 "
     "--artifact FILE",
 }
+
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background of a script: kipp would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def required_file(variable: str) -> Path:

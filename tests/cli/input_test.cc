@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -34,6 +35,8 @@ std::vector<std::pair<std::string, bool>> read_lines(std::string_view bytes, siz
       break;
     }
     lines.emplace_back((*line)->text, (*line)->too_long);
+    EXPECT_LE((*line)->text.size(), (*line)->num_bytes);
+    EXPECT_EQ((*line)->num_bytes > limit, (*line)->too_long);
   }
   writer.join();
   ::close(ends[0]);
@@ -67,6 +70,47 @@ TEST(LineReader, SkipsALineOverTheLimitAndGoesOn) {
   const std::string huge(300'000, 'x');
   EXPECT_EQ(read_lines(huge + "\nok\n", 65536, 1000), (Lines{{"", true}, {"ok", false}}));
   EXPECT_EQ(read_lines(huge + "\nok\n", 65536, 300'000), (Lines{{huge, false}, {"ok", false}}));
+}
+
+TEST(LineReader, CountsWhatItSkips) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const std::string bytes = "ab\n" + std::string(1000, 'x') + "\n" + std::string(500, 'y');
+  ASSERT_EQ(::write(ends[1], bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  ::close(ends[1]);
+  LineReader reader(ends[0], 10);
+  for (const size_t num_bytes : {2U, 1000U, 500U}) {
+    EXPECT_EQ(reader.next().value().value().num_bytes, num_bytes);
+  }
+  ::close(ends[0]);
+}
+
+TEST(ReadAll, SaysTheLimitAndHowMuchThereWas) {
+  const auto read = [](const std::string& bytes, size_t max_bytes, bool is_file) {
+    std::array<int, 2> ends{};
+    std::FILE* file = std::tmpfile();
+    if (is_file) {
+      EXPECT_EQ(std::fwrite(bytes.data(), 1, bytes.size(), file), bytes.size());
+      std::rewind(file);
+    } else {
+      EXPECT_EQ(::pipe(ends.data()), 0);
+      EXPECT_EQ(::write(ends[1], bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+      ::close(ends[1]);
+    }
+    const Result<std::string> text = read_all(is_file ? ::fileno(file) : ends[0], max_bytes);
+    std::fclose(file);
+    if (!is_file) {
+      ::close(ends[0]);
+    }
+    return text;
+  };
+  for (const bool is_file : {false, true}) {
+    EXPECT_EQ(read("12345678", 8, is_file).value(), "12345678");
+    const Error error = read("123456789", 8, is_file).error();
+    EXPECT_EQ(error.code, ErrorCode::kCapacity);
+    EXPECT_EQ(error.message,
+              is_file ? "input: expected 8 bytes at most, found 9" : "input: expected 8 bytes at most, found more");
+  }
 }
 
 }  // namespace

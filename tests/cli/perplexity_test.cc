@@ -3,6 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "engine/twin.h"
+
 namespace kipp::cli {
 namespace {
 
@@ -32,6 +38,38 @@ TEST(Windows, AreFewWhenTheTextFits) {
   EXPECT_EQ(plan_windows(11, 10, 5).size(), 2U);
   EXPECT_TRUE(plan_windows(1, 10, 5).empty());
   EXPECT_TRUE(plan_windows(0, 10, 5).empty());
+}
+
+// Between two questions whether to go on there is little work, in the part of a window that is not scored too.
+TEST(PerplexityOfATwin, AsksOftenAndEndsWhereItIsTold) {
+  const std::unique_ptr<Model> model = open_twin();
+  ASSERT_NE(model, nullptr);
+  Session session = model->new_session().value();
+  const std::vector<int32_t> ids = draw_tokens(202, 1);
+  const std::vector<Window> windows = plan_windows(ids.size(), 200, 1);
+  int32_t before = 0;
+  int32_t longest = 0;
+  size_t num_asked = 0;
+  const auto measure = [&](size_t num_answered) {
+    before = 0;
+    num_asked = 0;
+    return perplexity(session, ids, windows, model->tokenizer().num_tokens(), [&](const Perplexity&) {
+      longest = std::max(longest, session.length() - before);  // less than nothing where a window begins
+      before = session.length();
+      return ++num_asked <= num_answered;
+    });
+  };
+  const auto whole = measure(1000);
+  ASSERT_TRUE(whole.has_value());
+  EXPECT_EQ(whole->num_scored, ids.size() - 1);
+  EXPECT_LE(longest, 64);
+  const size_t num_questions = num_asked;
+  for (const size_t i : {size_t{0}, size_t{3}, num_questions - 2}) {
+    const auto part = measure(i);
+    ASSERT_TRUE(part.has_value());
+    EXPECT_EQ(num_asked, i + 1) << "work went on after no";
+    EXPECT_LT(part->num_scored, whole->num_scored);
+  }
 }
 
 }  // namespace

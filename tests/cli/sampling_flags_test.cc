@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include <fmt/format.h>
+
 namespace kipp::cli {
 namespace {
 
@@ -101,6 +103,15 @@ TEST(Sampling, FlagsAreCheckedBeforeAModelIsOpened) {
 
 TEST(Sampling, SeedsAreDrawnAnew) {
   EXPECT_NE(draw_seed(), draw_seed());
+}
+
+TEST(Sampling, ABiasIsJudgedBeforeItIsRounded) {
+  for (const std::string_view bias : {"-1e300", "1e300", "100.0000001", "-100.0000001", "\"inf\"", "true", "null"}) {
+    const Json object = parse_json(fmt::format(R"({{"logit_bias": {{"5": {}}}}})", bias)).value();
+    const auto choices = read_sampling_fields(object);
+    ASSERT_FALSE(choices.has_value()) << bias;
+    EXPECT_THAT(choices.error().message, ::testing::HasSubstr(R"(expected -100 to 100 or "-inf", found )")) << bias;
+  }
 }
 
 }  // namespace

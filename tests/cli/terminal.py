@@ -25,9 +25,11 @@ def plain(text: str) -> str:
 
 
 class Terminal:
-    def __init__(self, command: Sequence[object], environment: dict[str, str], columns: int = 120) -> None:
+    def __init__(
+        self, command: Sequence[object], environment: dict[str, str], columns: int = 120, rows: int = 24
+    ) -> None:
         self.master, slave = pty.openpty()
-        self.resize(columns)
+        self.resize(columns, rows)
         self.modes = termios.tcgetattr(slave)
         self.slave = slave
         self.process = subprocess.Popen(
@@ -48,11 +50,18 @@ class Terminal:
         os.close(self.master)
         os.close(self.slave)
 
-    def resize(self, columns: int) -> None:
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    def resize(self, columns: int, rows: int = 24) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, text: str) -> None:
-        os.write(self.master, text.encode())
+        """Takes what comes meanwhile, or a long text would fill both directions."""
+        data = text.encode()
+        while data:
+            readable, writable, _ = select.select([self.master], [self.master], [], 20)
+            if readable:
+                self.read(0)
+            if writable:
+                data = data[os.write(self.master, data[:256]) :]
 
     def read(self, seconds: float) -> bool:
         """Takes what is there within so many seconds; False if nothing came."""

@@ -63,6 +63,7 @@ def test_bash(scripts: dict[str, Path]) -> None:
     assert bash_completes(script, "kipp", "run", "--thinking", "") == ["off", "on"]
     assert bash_completes(script, "kipp", "chat", "-m", "qwen3-8") == ["qwen3-8b", "qwen3-8b-base"]
     assert bash_completes(script, "kipp", "run", "--decode", "") == []
+    assert bash_completes(script, "kipp", "completions", "") == ["bash", "fish", "zsh"]
     assert "README.md" in bash_completes(script, "kipp", "run", "--file", f"{ROOT}/READ")[0]
     assert "complete -o filenames -F _kipp kipp" in shell_output(
         ["bash", "-c", f"source {shlex.quote(str(script))}; complete -p kipp"])
@@ -74,6 +75,7 @@ def test_fish(scripts: dict[str, Path]) -> None:
     assert fish_completes(script, "kipp run --te") == ["--temperature"]
     assert fish_completes(script, "kipp run --thinking o") == ["off", "on"]
     assert fish_completes(script, "kipp chat -m qwen3-8") == ["qwen3-8b", "qwen3-8b-base"]
+    assert fish_completes(script, "kipp completions ") == ["bash", "fish", "zsh"]
 
 
 def test_zsh_loads_it(scripts: dict[str, Path], tmp_path: Path) -> None:

@@ -84,3 +84,13 @@ def test_blocks_are_read() -> None:
     text = "```sh\nmake a \\\n  b   # why\n\nmake c\n```\n```text\nmake d\n```\nSee `make e` and `other f`.\n"
     assert [line.split() for line in fenced_lines(text)] == [["make", "a", "b", "#", "why"], ["make", "c"]]
     assert list(inline_lines(text)) == ["make e"]
+
+
+def test_the_command_line_document_has_every_flag(help_of: HelpOf) -> None:
+    text = Path(ROOT, "docs/cli.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^  (\w+)  ", help_of("").split("\nSubcommands:")[1], re.MULTILINE)
+    assert {"run", "chat", "gates", "manual"} <= set(commands)
+    for command in commands:
+        flags = re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", help_of(command).split("\nExamples:")[0])
+        missing = sorted({flag for flag in flags if not re.search(rf"{flag}(?![\w-])", text)} - {"--help"})
+        assert flags and not missing, f"{command}: {missing}"

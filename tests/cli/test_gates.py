@@ -26,6 +26,19 @@ def test_a_record_beside_the_summary(demo: Kipp, tmp_path: Path) -> None:
     assert stat.S_IMODE(record.stat().st_mode) == 0o644
 
 
+def test_the_record_goes_behind_the_summary_where_both_go_to_one_file(demo: Kipp, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    for target in (Path("/dev/stdout"), log):
+        with log.open("wb") as stream:
+            stream.write(b"before\n")
+            stream.flush()
+            done = demo("gates", "--vectors", VECTORS, "--phase0", "--json", target, stdout=stream)
+        assert done.returncode == OK, done.stderr.decode()
+        first, *summary, record = log.read_text().splitlines()
+        assert first == "before" and "gates: passed" in summary
+        assert json.loads(record)["verdict"] == "passed"
+
+
 @pytest.mark.parametrize("flag", ["--json", "--write-snapshot"])
 def test_a_path_that_cannot_be_written_is_known_before_any_gate(demo: Kipp, tmp_path: Path, flag: str) -> None:
     for path in (tmp_path / "none" / "file", tmp_path):

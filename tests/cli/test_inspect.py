@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +47,9 @@ def test_the_gates_of_exactly_this_artifact(demo: Kipp, twin: Kipp) -> None:
     assert [gate["utc"] for gate in report["gates"]] == [record["utc"] for record in expected]
     assert expected and all(gate["verdict"] == "passed" for gate in report["gates"])
     assert "gates:         oracle bf16: passed" in demo.text("inspect")
-    assert inspected(twin)["gates"] == []
-    assert "no record of this artifact" in twin.text("inspect")
+    looking = Kipp(twin.binary, twin.environment)
+    assert inspected(looking)["gates"] == []
+    assert "no record of this artifact" in looking.text("inspect")
 
 
 def test_a_twin_may_be_looked_at(bare: Kipp, twin_path: Path) -> None:
@@ -130,6 +133,29 @@ def test_what_is_on_disk(bare: Kipp, demo: Kipp, tmp_path: Path) -> None:
 def test_a_model_that_is_not_there(bare: Kipp, tmp_path: Path, model: str, words: str) -> None:
     done = bare("tokenize", "--models", tmp_path, "-m", model, "Hi")
     assert done.returncode == MODEL and words in done.stderr.decode()
+
+
+def test_the_commands_for_another_scheme_make_that_one(bare: Kipp, tmp_path: Path) -> None:
+    folder = tmp_path / "my model's files"
+    message = bare("tokenize", "--models", folder, "-m", "qwen3-4b:q8_0", "Hi").stderr.decode()
+    download, convert = (shlex.split(line) for line in message.splitlines()[1:])
+    assert download[-2:] == ["--output", str(folder / "qwen3-4b")]
+    assert convert[convert.index("--scheme") + 1] == "q8_0"
+    assert convert[convert.index("--source") + 1] == str(folder / "qwen3-4b")
+    assert convert[convert.index("--output") + 1] == str(folder / "kipp-qwen3-4b-q8_0.gguf")
+    assert "--scheme" not in bare("tokenize", "--models", folder, "-m", "qwen3-4b", "Hi").stderr.decode()
+
+
+def test_a_folder_of_the_same_name_does_not_hide_a_checkpoint(demo: Kipp, tmp_path: Path) -> None:
+    (tmp_path / "kipp-kipp-demo-bf16.gguf").symlink_to(demo.environment["KIPP_MODEL"])
+    (tmp_path / "kipp-demo").mkdir()  # as the download or the unpacked snapshot is called
+    command = [demo.binary, "tokenize", "-m", "kipp-demo", "--models", ".", "Hi"]
+    done = subprocess.run(command, cwd=tmp_path, env=demo.environment, capture_output=True, check=False)
+    assert done.returncode == OK, done.stderr
+    (tmp_path / "other").mkdir()
+    command[3] = "other"
+    done = subprocess.run(command, cwd=tmp_path, env=demo.environment, capture_output=True, check=False)
+    assert done.returncode == MODEL and b"other" in done.stderr
 
 
 def test_no_model_lists_what_is_there(bare: Kipp, demo: Kipp, tmp_path: Path) -> None:

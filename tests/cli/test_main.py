@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -67,7 +68,13 @@ def test_help_of_a_command_has_examples_and_exit_codes(bare: Kipp, command: str)
         (["run", "--decode", "", "Hi"], "--decode"),
         (["run", "--top", "0", "Hi"], "--top"),
         (["run", "--temperature", "-1", "Hi"], "temperature"),
-        (["run", "--temperature", "nan", "Hi"], "temperature"),
+        (["run", "--temperature", "nan", "Hi"], 'expected a decimal number, found "nan"'),
+        (["run", "--temperature", "0x1p-1", "Hi"], '--temperature: expected a decimal number, found "0x1p-1"'),
+        (["run", "--top-p", " 0.5", "Hi"], 'found " 0.5"'),
+        (["run", "--min-p", "", "Hi"], 'found ""'),
+        (["run", "--repetition-penalty", "1,5", "Hi"], "--repetition-penalty: expected a decimal number"),
+        (["run", "--presence-penalty", "1e999", "Hi"], "--presence-penalty: expected a decimal number"),
+        (["run", "--frequency-penalty", "inf", "Hi"], "--frequency-penalty: expected a decimal number"),
         (["run", "--top-p", "1.5", "Hi"], "top_p"),
         (["run", "--min-p", "-0.1", "Hi"], "min_p"),
         (["run", "--presence-penalty", "3", "Hi"], "presence_penalty"),
@@ -77,6 +84,16 @@ def test_help_of_a_command_has_examples_and_exit_codes(bare: Kipp, command: str)
         (["run", "--temperature=", "Hi"], "--temperature needs a value"),
         (["run", "--chat", "--tools", "", "Hi"], "--tools"),
         (["tokenize", "++"], "must follow --"),
+        (["run", "--top-p", "+1", "Hi"], 'expected a decimal number, found "+1"'),
+        (["run", "--temperature", " 1", "Hi"], 'expected a decimal number, found " 1"'),
+        (["run", "--temperature", "", "Hi"], 'expected a decimal number, found ""'),
+        (["run", "--decode", "+1", "Hi"], 'found "+1"'),
+        (["run", "-m=models/x.gguf", "Hi"], 'a short flag takes no "=": -m models/x.gguf'),
+        (["run", "-q=false", "Hi"], "-q takes no value"),
+        (["--model", "x", "run", "Hi"], "--model belongs behind the command: kipp COMMAND --model"),
+        (["--frobnicate", "run"], "unknown flag --frobnicate"),
+        (["run", "--system", "x", "++"], "must follow --"),
+        (["ppl", "--window", "10", "--stride", "10"], "--stride: expected 1 to 9"),
         (["run", "--logit-bias", "5", "Hi"], "ID=BIAS"),
         (["run", "--logit-bias", "5=x", "Hi"], "ID=BIAS"),
         (["run", "--logit-bias", "5=101", "Hi"], "logit_bias"),
@@ -150,12 +167,59 @@ def test_full_disk(twin: Kipp, arguments: list[str]) -> None:
     assert "No space left" in done.stderr.decode()
 
 
-@pytest.mark.parametrize("arguments", [["tokenize", "Hi"], ["--help"], ["run", "-q", "--decode", "4", "Hi"]])
+OUTPUTS = [["tokenize", "Hi"], ["--help"], ["run", "-q", "--decode", "4", "Hi"]]
+
+
+@pytest.mark.parametrize("arguments", OUTPUTS)
 def test_output_closed_before_the_start(twin: Kipp, arguments: list[str]) -> None:
-    process = twin.popen(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
-    assert process.stdout is not None and process.stderr is not None
-    process.stdout.close()
-    message = process.stderr.read()
-    # The child may have written its one line before the pipe was closed; then it ends well.
-    assert process.wait(timeout=60) in (OUTPUT_CLOSED, OK)
-    assert message == b""
+    read, write = os.pipe()
+    os.close(read)
+    process = twin.popen(*arguments, stdout=write, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    os.close(write)
+    _, message = process.communicate(timeout=60)
+    assert (process.returncode, message) == (OUTPUT_CLOSED, b"")
+
+
+@pytest.mark.parametrize("arguments", OUTPUTS)
+def test_no_standard_output_at_all(twin: Kipp, arguments: list[str]) -> None:
+    """`kipp … >&-`: the descriptor is closed, and whatever kipp opens first may get its number."""
+    process = twin.popen(*arguments, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, preexec_fn=lambda: os.close(1))
+    _, message = process.communicate(timeout=60)
+    assert process.returncode == FAILURE
+    assert message.startswith(b"kipp: error: ") and b"standard output" in message
+
+
+def test_values_of_flags_are_text(twin: Kipp) -> None:
+    for arguments in (["--stop", "++"], ["--chat", "--system", "--x="], ["--chat", "--system", "-m=x"]):
+        assert twin("run", "--decode", "1", *arguments, "Hi").returncode == OK
+
+
+def test_a_stop_string_that_is_not_utf8(twin: Kipp) -> None:
+    done = twin("run", "--stop", b"a\xff", "Hi")
+    assert done.returncode == USAGE and b"stop[0]: expected UTF-8" in done.stderr
+    assert "UTF-8" in twin.lines("run", [b'{"prompt": "Hi", "stop": "\xff"}'], code=FAILURE)[0]["error"]["message"]
+
+
+def test_input_without_an_end(twin: Kipp, tmp_path: Path) -> None:
+    path = tmp_path / "huge"
+    with path.open("wb") as file:
+        file.truncate((1 << 30) + 1)
+    done = twin("run", "--file", path)
+    assert done.returncode == FAILURE
+    assert f"{path}: input: expected {1 << 30} bytes at most, found {(1 << 30) + 1}" in done.stderr.decode()
+
+
+def test_memory_that_runs_out_is_said(twin: Kipp, tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(900 << 20)
+    command = ["prlimit", f"--as={1 << 30}", *twin.command("tokenize")]
+    with path.open("rb") as file:
+        done = subprocess.run(command, stdin=file, capture_output=True, env=twin.environment, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (FAILURE, b"kipp: error: out of memory\n")
+
+
+def test_checkpoints_without_a_folder(bare: Kipp, tmp_path: Path) -> None:
+    done = bare("checkpoints", "--models", tmp_path / "none")
+    assert done.returncode == OK and b"qwen3-0.6b" in done.stdout
+    assert f"there is no models folder {tmp_path / 'none'}" in done.stderr.decode()

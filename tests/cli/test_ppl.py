@@ -7,6 +7,7 @@ import math
 import os
 import pty
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,25 @@ def test_interrupt(twin: Kipp) -> None:
     os.close(controller)
     assert process.stdout is not None
     assert process.stdout.read() == b""
+
+
+@pytest.mark.parametrize("text", [b"one two three", "one 世".encode()[:-1], b""], ids=["whole", "half", "none"])
+def test_interrupt_while_the_text_is_read(twin: Kipp, text: bytes) -> None:
+    process = twin.popen("ppl", stdin=-1, stdout=-1, stderr=-1, start_new_session=True)
+    assert process.stdin is not None
+    process.stdin.write(text)
+    process.stdin.flush()
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout, stderr) == (INTERRUPTED, b"", b"")
+
+
+def test_interrupt_while_a_pipe_has_no_writer(twin: Kipp, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    process = twin.popen("ppl", fifo, stdout=-1, stderr=-1, start_new_session=True)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout, stderr) == (INTERRUPTED, b"", b"")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kipp_process import FAILURE, GOLDEN, Kipp, golden
+from kipp_process import FAILURE, GOLDEN, INTERRUPTED, Kipp, golden
 
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
 ADDED_TOKENS = ("<|", "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
@@ -110,6 +112,20 @@ def test_tools_from_standard_input(twin: Kipp, tmp_path: Path) -> None:
     expected = twin.text("render", "--tools", tools, "Hi")
     assert "weather" in expected
     assert twin.text("render", "--tools", "-", "Hi", stdin=tools.read_bytes()) == expected
+
+
+@pytest.mark.parametrize("command", ["render", "run", "chat"])
+def test_an_interrupt_after_whole_tools_is_one(twin: Kipp, command: str) -> None:
+    arguments = {"render": ["--tools", "-", "Hi"], "run": ["--chat", "--decode", "1", "--tools", "-", "Hi"]}
+    fifo = arguments.get(command) or ["--tools", "/dev/fd/0"]
+    process = twin.popen(command, *fifo, stdin=-1, stdout=-1, stderr=-1, start_new_session=True)
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(TOOLS).encode())
+    process.stdin.flush()
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout, stderr) == (INTERRUPTED, b"", b"")
 
 
 def test_invalid_utf8_in_a_chat(twin: Kipp) -> None:

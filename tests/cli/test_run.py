@@ -212,7 +212,11 @@ def test_chat_flags_and_lines_make_the_same_prompt(twin: Kipp, tmp_path: Path) -
         ({"prompt": None}, "prompt"),
         ({"prompt": 5}, '"prompt"'),
         ({"prompt": ["Hi"]}, '"prompt"'),
-        ({"prompt": "Hi", "messages": [{"role": "user", "content": "x"}]}, "exclude"),
+        ({"prompt": "Hi", "messages": [{"role": "user", "content": "x"}]}, "found both"),
+        ({"prompt": "Hi", "logit_bias": {"5": -1e300}}, 'expected -100 to 100 or "-inf", found -1e+300'),
+        ({"prompt": "Hi", "logprobs": 21}, "expected 0 to 20, found 21"),
+        ({"prompt": "Hi", "stop": 5}, 'field "stop": expected a string or an array of strings, found 5'),
+        ({"prompt": "Hi", "stop": ["a", None]}, '"stop[1]"'),
         ({"prompt": "Hi", "frobnicate": 1}, '"frobnicate"'),
         ({"prompt": "Hi", "max_tokens": 1}, '"max_tokens"'),
         ({"prompt": "Hi", "tools": []}, '"tools"'),
@@ -229,7 +233,7 @@ def test_chat_flags_and_lines_make_the_same_prompt(twin: Kipp, tmp_path: Path) -
         ({"prompt": "Hi", "greedy": 1}, '"greedy"'),
         ({"prompt": "Hi", "logit_bias": [1]}, '"logit_bias"'),
         ({"prompt": "Hi", "logit_bias": {"x": 1}}, '"logit_bias"'),
-        ({"prompt": "Hi", "logit_bias": {"5": "high"}}, '"logit_bias"'),
+        ({"prompt": "Hi", "logit_bias": {"5": "high"}}, '"logit_bias.5"'),
         ({"prompt": "Hi", "logit_bias": {"151800": 100}}, "151800"),
         ({"messages": [], "decode": 1}, "messages"),
         ({"messages": [{"role": "user", "content": "x"}], "plain": True}, '"plain"'),
@@ -238,7 +242,7 @@ def test_chat_flags_and_lines_make_the_same_prompt(twin: Kipp, tmp_path: Path) -
 def test_bad_lines(twin: Kipp, line: dict[str, Any], part: str) -> None:
     bad, good = twin.lines("run", [line, {"prompt": "Hi", "decode": 1}], code=FAILURE)
     assert list(bad) == ["error"] and bad["error"]["line"] == 1
-    assert part in bad["error"]["message"]
+    assert part in bad["error"]["message"] and "found " in bad["error"]["message"]
     assert "ids" in good
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kipp_process import FAILURE, INTERRUPTED, MODEL, OK, USAGE, Kipp
+from terminal import Terminal
 
 GREEDY = ("--greedy", "-q")
 
@@ -118,7 +119,7 @@ def test_log_probabilities_come_one_for_each_id(twin: Kipp) -> None:
         ({"logprobs": -1}, "expected 0 to 20"),
         ({"logprobs": True}, '"logprobs"'),
         ({"stop": 3}, "a string or an array of strings"),
-        ({"stop": ["a", None]}, "a string or an array of strings"),
+        ({"stop": ["a", None]}, 'field "stop[1]": expected a string, found null'),
         ({"stop": ["a", ""]}, "stop[1]"),
         ({"stop": ["a"] * 65}, "at most 64"),
     ],
@@ -181,3 +182,26 @@ def test_a_broken_model_is_refused_before_the_prompt_is_read(bare: Kipp, tmp_pat
     broken.write_bytes(b"GGUF" + b"\0" * 20)
     done = bare("run", "--model", broken, "--json", "--file", tmp_path / "absent.txt")
     assert done.returncode == MODEL and str(broken) in done.stderr.decode()
+
+
+ESCAPE = 215  # the token of the byte 0x1B
+
+
+def test_control_characters_reach_a_pipe_and_no_terminal(twin: Kipp) -> None:
+    arguments = ("--greedy", "-q", "--decode", "3", "--logit-bias", f"{ESCAPE}=100", "Hi")
+    assert twin.text("run", *arguments) == "\x1b" * 3 + "\n"
+    with Terminal(twin.command("run", *arguments), twin.environment) as terminal:
+        assert terminal.end() == OK
+        assert terminal.raw == "\\x1b" * 3 + "\r\n"
+
+
+def test_a_stop_string_of_many_tokens_leaves_nothing_of_itself(demo: Kipp) -> None:
+    """The first tokens of the character have no text of their own: they end nothing yet."""
+    character = "🫨"
+    ids = [int(i) for i in demo.text("tokenize", character).split()]
+    assert len(ids) > 2
+    line = {"messages": [{"role": "user", "content": "Hi"}], "enable_thinking": False, "greedy": True}
+    for count in (1, len(ids)):
+        drawn = demo.lines("run", [line | {"logit_bias": {str(ids[0]): 100}, "decode": count, "stop": "\ufffd"}])[0]
+        assert drawn["text"] == "" and drawn["message"].get("content", "") == "", drawn
+        assert drawn["stop_string"] == "\ufffd"

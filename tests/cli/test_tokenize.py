@@ -105,7 +105,7 @@ BAD_LINES: list[tuple[bytes, str]] = [
     (b'{"text": "a", "plain": 1}', '"plain"'),
     (b'{"text": "a", "frobnicate": 1}', '"frobnicate"'),
     (b"[" * 1000 + b"]" * 1000, ""),
-    (b'{"text": "' + b"a" * (16 << 20) + b'"}', "longer"),
+    (b'{"text": "' + b"a" * (16 << 20) + b'"}', "16777216 bytes at most, found"),
 ]
 
 

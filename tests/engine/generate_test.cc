@@ -77,6 +77,21 @@ TEST_F(Generate, TheCallbackEndsItHoldingAllButTheLastId) {
   EXPECT_THAT(session.tokens(), ElementsAreArray(joined(prompt_, std::span(result->ids).first(1))));
 }
 
+TEST_F(Generate, ALongPromptAsksOftenWhetherToGoOn) {
+  Session session = model_->new_session().value();
+  prompt_ = draw_tokens(300, 2);
+  int32_t before = 0;
+  int32_t longest = 0;
+  const auto result = run(session, {.max_tokens = 0}, [&](const GenerateStep*) {
+    longest = std::max(longest, session.length() - before);
+    before = session.length();
+    return true;
+  });
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  EXPECT_EQ(session.length(), 300);
+  EXPECT_LE(std::max(longest, session.length() - before), 64);
+}
+
 TEST_F(Generate, CancelledInThePromptItHoldsThePartThatWasEvaluated) {
   prompt_ = draw_tokens(600, 2);
   auto options = twin_options();
@@ -119,8 +134,16 @@ TEST_F(Generate, AStopStringEndsTheTextBeforeIt) {
   const std::vector<int32_t> ids = greedy(8);
   const Tokenizer& tokenizer = model_->tokenizer();
   const std::string whole = tokenizer.decode(ids, true).value();
-  const size_t begin = tokenizer.decode(std::span(ids).first(3), true).value().size() - 1;
-  const std::string stop = whole.substr(begin, 3);  // its first byte belongs to the third id
+  const auto inside_character = [&](size_t at) { return at < whole.size() && (whole[at] & 0xC0) == 0x80; };
+  size_t begin = tokenizer.decode(std::span(ids).first(3), true).value().size() - 1;
+  size_t end = begin + 3;
+  while (inside_character(begin)) {
+    --begin;
+  }
+  while (inside_character(end)) {
+    ++end;
+  }
+  const std::string stop = whole.substr(begin, end - begin);  // its first character is the last of the third id
   ASSERT_EQ(whole.find(stop), begin) << "the stop string must be new";
   GenerateOptions options;
   options.sampling = with_temperature(0.0F);

@@ -108,6 +108,9 @@ TEST(StopMatcher, BadStringsAreRefusedByIndex) {
   const std::vector<std::string> many(65, "x");
   EXPECT_THAT(validate_stop_strings(many).error().message, HasSubstr("at most 64 strings, found 65"));
   EXPECT_TRUE(validate_stop_strings(std::span(many).first(64)).has_value());
+  const std::vector<std::string> broken = {"\xC3\xA9", "ab\xC3"};
+  EXPECT_THAT(validate_stop_strings(broken).error().message, HasSubstr("stop[1]: expected UTF-8, found an invalid byte "
+                                                                       "at offset 2"));
 }
 
 }  // namespace

@@ -8,15 +8,12 @@
 
 #include "base/json.h"
 #include "chat/prompt.h"
+#include "fuzz/require.h"
 #include "kipp_checkpoints.h"
 
 namespace {
 
-void require(bool condition) {
-  if (!condition) {
-    __builtin_trap();
-  }
-}
+using kipp::fuzzing::require;
 
 size_t num_controls(const kipp::chat::Prompt& prompt, std::string_view token) {
   const auto parts = prompt.parts();

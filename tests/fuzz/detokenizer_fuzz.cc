@@ -1,10 +1,10 @@
 // Any ids, also those without a token and negative ones, to text: whole and streamed, with and without control tokens.
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "fuzz/require.h"
 #include "fuzz/small_vocabulary.h"
 #include "kipp/tokenizer.h"
 #include "tokenizer/utf8.h"
@@ -13,12 +13,7 @@ namespace {
 
 using kipp::Tokenizer;
 using kipp::TokenType;
-
-void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
+using kipp::fuzzing::require;
 
 Tokenizer make_tokenizer() {
   kipp::testing::Vocabulary vocabulary = kipp::testing::byte_vocabulary();

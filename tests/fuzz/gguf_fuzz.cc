@@ -1,8 +1,8 @@
 // libFuzzer: the GGUF parser and the binder's steps over arbitrary bytes. A valid file has 300,000 token strings, so
 // the steps run separately: tiny inputs get past the metadata and the tensors without any. Seeds: gguf_fuzz_seeds.
 #include <algorithm>
-#include <cstdlib>
 
+#include "fuzz/require.h"
 #include "gguf/binder.h"
 #include "gguf/parser.h"
 #include "gguf/tensor_layout.h"
@@ -10,11 +10,7 @@
 namespace kipp::gguf {
 namespace {
 
-void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
+using kipp::fuzzing::require;
 
 void require_good_error(const Error& error) {
   require(error.code == ErrorCode::kInvalidArtifact || error.code == ErrorCode::kUnsupported);

@@ -4,14 +4,11 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "fuzz/require.h"
 
 namespace {
 
-void require(bool condition) {
-  if (!condition) {
-    __builtin_trap();
-  }
-}
+using kipp::fuzzing::require;
 
 }  // namespace
 

@@ -94,6 +94,9 @@ def output_seeds() -> Iterator[bytes]:
     yield b"\x00\xfa\n\xfc{}}\n\xfb\xfa\n\xfcnull}\n\xfb" + b"\xfa no call \xfb after it"
     yield b'\x02\xfa\n\xfc{"cut": "of'
     yield b'\x00\xfa{"arguments": "\\u0041", "name": "g"}\xfb'
+    yield b"\x00\xe8\xf8argu\n"  # a broken character is content: no <think> counts after it
+    yield b"\x00\xd7\xf8\nhm\n\xf9\n me\xfa\n{"
+    yield "\x00Grüße 🫨🫨🫨".encode()  # cut inside the tokens of a character
     yield b"Sstop\nEND\n\xe4\xb8\x00some text, EN, sto, END of it"
     yield b"Saba\nab\x00aabaabab"
 

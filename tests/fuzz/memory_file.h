@@ -4,18 +4,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
 
-namespace kipp::fuzzing {
+#include "fuzz/require.h"
 
-inline void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
+namespace kipp::fuzzing {
 
 class MemoryFile {
  public:

@@ -1,7 +1,7 @@
 // Any tokens as an assistant's output: events in order, calls whole or marked as cut, text neither lost nor made up;
 // and any stop strings on any text, however it is cut into pieces.
+#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,24 +9,21 @@
 
 #include "base/json.h"
 #include "engine/stop_matcher.h"
+#include "fuzz/require.h"
 #include "fuzz/small_vocabulary.h"
 #include "kipp/chat_output.h"
+#include "tokenizer/utf8.h"
 
 namespace {
 
 using kipp::OutputEvent;
 using kipp::Tokenizer;
 using kipp::TokenType;
+using kipp::fuzzing::require;
 using Kind = OutputEvent::Kind;
 
 constexpr int32_t kNumBytes = 256;
 constexpr int32_t kNumAdded = 6;
-
-void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
 
 // Ids 256 … 261: the four of the format, one that stands for a piece of JSON, one control token.
 const Tokenizer& tokenizer() {
@@ -92,6 +89,50 @@ class EventChecker {
   size_t shown_bytes_ = 0;
 };
 
+bool same(const kipp::ChatMessage& a, const kipp::ChatMessage& b) {
+  const auto same_call = [](const kipp::ToolCall& x, const kipp::ToolCall& y) {
+    return x.name == y.name && x.arguments == y.arguments;
+  };
+  return a.content == b.content && a.reasoning_content == b.reasoning_content &&
+         std::ranges::equal(a.tool_calls, b.tool_calls, same_call);
+}
+
+// Tokens that spell the first `limit` bytes of the text of ids, with the added tokens that are whole before the limit
+// and the bytes of everything else.
+std::vector<int32_t> respelled(const std::vector<int32_t>& ids, size_t limit) {
+  std::vector<int32_t> result;
+  const auto spell = [&](std::string_view text) {
+    for (const char byte : text) {
+      result.push_back(static_cast<int32_t>(static_cast<uint8_t>(byte)));
+    }
+  };
+  kipp::StreamDecoder decoder(tokenizer());
+  for (const int32_t id : ids) {
+    const std::string piece = decoder.push(id).value();
+    if (piece.size() > limit) {
+      spell(std::string_view(piece).substr(0, limit));
+      return result;
+    }
+    limit -= piece.size();
+    const bool added = id >= kNumBytes && !piece.empty();
+    spell(std::string_view(piece).substr(0, piece.size() - (added ? tokenizer().token_bytes(id).value().size() : 0)));
+    if (added) {
+      result.push_back(id);
+    }
+  }
+  spell(std::string_view(decoder.finish()).substr(0, limit));
+  return result;
+}
+
+// A message cut by a stop string is that of the cut text, wherever in a character's tokens the cut was.
+void check_cut(const std::vector<int32_t>& ids, std::string_view text, kipp::OutputParserOptions options) {
+  const std::string_view cut = text.substr(0, kipp::valid_utf8_prefix(text.substr(0, text.size() / 2)));
+  const std::vector<int32_t> shown = respelled(ids, cut.size());
+  require(tokenizer().decode(shown, true).value() == cut);
+  require(same(kipp::parse_output(ids, cut, tokenizer(), options).value(),
+               kipp::parse_output(shown, cut, tokenizer(), options).value()));
+}
+
 void fuzz_output(std::string_view bytes, kipp::OutputParserOptions options) {
   const std::vector<int32_t> ids = ids_of(bytes);
   const std::string text = tokenizer().decode(ids, true).value();
@@ -110,9 +151,8 @@ void fuzz_output(std::string_view bytes, kipp::OutputParserOptions options) {
   take(parser.finish());
   checker.finish(text.size());
   const kipp::ChatMessage whole = kipp::parse_output(ids, text, tokenizer(), options).value();
-  require(whole.content == message.content && whole.reasoning_content == message.reasoning_content);
-  require(whole.tool_calls.size() == message.tool_calls.size());
-  require(kipp::parse_output(ids, std::string_view(text).substr(0, text.size() / 2), tokenizer(), options).has_value());
+  require(same(whole, message));
+  check_cut(ids, text, options);
 }
 
 // The stop strings, then a NUL byte, then the text; the result for single bytes and for the whole is the same.
@@ -126,6 +166,8 @@ void fuzz_stop(std::string_view bytes) {
   if (bytes.empty() || !kipp::validate_stop_strings(stop)) {
     return;
   }
+  require(std::ranges::all_of(
+      stop, [](const std::string& pattern) { return kipp::valid_utf8_prefix(pattern) == pattern.size(); }));
   bytes.remove_prefix(1);
   kipp::StopMatcher at_once(stop);
   std::string whole = at_once.push(bytes);

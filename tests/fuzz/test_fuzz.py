@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -87,3 +88,13 @@ def test_seeds_are_there_and_small(tmp_path: Path) -> None:
         seeds = [path.read_bytes() for path in (tmp_path / folder).iterdir()]
         assert len(set(seeds)) >= 7
         assert max(map(len, seeds)) <= 8192
+
+
+def test_the_corpus_is_small_and_named_by_its_content() -> None:
+    folders = sorted((FOLDER / "corpus").iterdir())
+    assert [folder.name for folder in folders] == FUZZERS
+    inputs = [path for folder in folders for path in folder.iterdir()]
+    for path in inputs:
+        assert path.name == hashlib.sha1(path.read_bytes()).hexdigest(), f"{path}: changed since libFuzzer wrote it"
+    assert max(path.stat().st_size for path in inputs) <= 4096
+    assert sum(path.stat().st_size for path in inputs) <= 150_000

@@ -1,10 +1,10 @@
 // Fuzzes the tokenizer: any bytes as text, and any bytes as a vocabulary. Built with KIPP_FUZZ (libFuzzer).
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fuzz/require.h"
 #include "fuzz/small_vocabulary.h"
 #include "kipp/tokenizer.h"
 #include "tokenizer/byte_alphabet.h"
@@ -16,14 +16,9 @@ using kipp::InvalidUtf8;
 using kipp::SpecialTokens;
 using kipp::Tokenizer;
 using kipp::TokenType;
+using kipp::fuzzing::require;
 using kipp::testing::byte_vocabulary;
 using kipp::testing::Vocabulary;
-
-void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
 
 // Enough merges that words of every kind merge over several steps, and added tokens that overlap.
 Tokenizer make_tokenizer() {

@@ -130,6 +130,10 @@ TEST(LoadVectors, RefusesABrokenManifest) {
   expect_refused(round_trip({}, [](Json& m) { m.set("prompts", Json::array()); }), "prompts");
   expect_refused(round_trip({}, [](Json& m) { m.set("reference", Json::string("x")); }), "reference");
   expect_refused(round_trip({}, [](Json& m) { m.set("header_sha256", Json::boolean(true)); }), "header_sha256");
+  for (const char* text : {"{", "{\"a\": 1, \"a\": 2}", "{} {}", "\xff"}) {
+    const auto set = round_trip({}, {}, [text](const TemporaryFolder& folder) { folder.write("manifest.json", text); });
+    expect_refused(set, "manifest.json: JSON, byte ");
+  }
 }
 
 TEST(LoadVectors, RefusesFilesThatAreNotTheManifests) {

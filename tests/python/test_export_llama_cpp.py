@@ -50,7 +50,7 @@ def artifacts(originals: dict[str, Path], tmp_path_factory: pytest.TempPathFacto
     twin = convert("tiny", originals["tiny-synthetic"], root / "twin.gguf", SCHEMES["bf16"], allow_synthetic=True)
     # Without the vocabulary, which the export does not look at, a hundred files are made and read in no time.
     bare = edited(made["tiny"], root / "bare.gguf",
-                  keys=lambda entries: [entry for entry in entries if not entry.key.startswith("tokenizer.")])
+                  keys=lambda entries: [entry for entry in entries if entry.type is not ValueType.ARRAY])
     quantised = {scheme: convert("tiny", originals["tiny"], root / f"{scheme}.gguf", SCHEMES[scheme])
                  for scheme in ("q8_0", "affine4_gs32")}
     return made | quantised | {"twin": twin, "bare": bare}
@@ -220,6 +220,13 @@ KEY_FAULTS = [
     (with_key("kipp.source.repository", "synthetic/tiny", TEXT), "--allow-synthetic"),
     (with_key("general.alignment", 32, U32), "general.alignment: expected 128, found 32"),
     (with_key("qwen3.block_count", 2, U32), "qwen3.block_count: expected 3, found 2"),
+    (with_key("qwen3.rope.freq_base", 1e4, ValueType.F32), "rope.freq_base: expected 1000000.0, found 10000.0"),
+    (with_key("qwen3.rope.freq_base", 1000000, U32), r"rope.freq_base: type: expected F32 \(6\), found 4"),
+    (without_key("qwen3.attention.layer_norm_rms_epsilon"), "rms_epsilon: expected .*, found no such key"),
+    (with_key("qwen3.attention.layer_norm_rms_epsilon", 1e-5, ValueType.F32), "rms_epsilon: expected .*, found "),
+    (with_key("qwen3.attention.head_count", 9, U32), "attention.head_count: expected [0-9]+, found 9"),
+    (with_key("qwen3.context_length", 7, U32), "context_length: expected [0-9]+, found 7"),
+    (with_key("tokenizer.ggml.eos_token_id", 7, U32), "eos_token_id: expected [0-9]+, found 7"),
 ]
 
 

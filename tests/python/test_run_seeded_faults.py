@@ -20,8 +20,33 @@ CASE = '<testcase classname="{}" name="{}">{}</testcase>'
 def rows() -> dict[str, list[str]]:
     """Cells of the document's table by the fault's name."""
     text = faults.DOCUMENT.read_text(encoding="utf-8").partition(faults.BEGIN)[2].partition(faults.END)[0]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[3:] if line]
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {row[0].strip("`"): row for row in cells}
+
+
+def cases_of_the_tests() -> set[str]:
+    """Every Suite.Case that a test program defines."""
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in REPOSITORY.glob("tests/**/*.cc"))
+    found = re.findall(r"^(?:TYPED_)?TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", sources, re.MULTILINE)
+    return {f"{suite}.{case}" for suite, case in found}
+
+
+def test_the_table_says_what_it_was_made_from() -> None:
+    text = faults.DOCUMENT.read_text(encoding="utf-8").partition(faults.BEGIN)[2]
+    pattern = r"\nCommit [0-9a-f]{12}(-dirty)?, \d{4}-\d\d-\d\d:\n\n\| fault "
+    assert re.match(pattern, text)
+    assert re.match(pattern, f"\n{faults.source_line()}\n\n{faults.table([])}")
+
+
+def test_the_cases_in_the_table_exist() -> None:
+    named = {re.sub(r" \(.*\)", "", case) for row in rows().values() for cell in row[4:] for case in cell.split("<br>")}
+    cases = {name for name in named if "." in name}
+    assert len(cases) >= 30
+    assert cases <= cases_of_the_tests(), "renamed or gone; run make faults"
+    assert {name for name in named - cases if not name.startswith(("and ", "–"))} <= {
+        "gates_demo", *(f"gates_demo {gate}" for gate in ("phase0", "phase1", "snapshot"))
+    }
 
 
 def test_a_name_is_its_enumerator() -> None:
@@ -115,8 +140,33 @@ def test_the_fault_reaches_the_program_and_its_kind(tmp_path: Path) -> None:
     baseline = {"kv_test": faults.run_program(tested, None, 60.0)}
     assert not baseline["kv_test"].failed
     with ThreadPoolExecutor(2) as pool:
-        killers = faults.killers_of(faults.start_fault(fault, [tested], baseline, pool))
+        futures = faults.start_fault(fault, [tested], baseline, pool)
+    killers = faults.killers_of({name: future.result() for name, future in futures.items()})
     assert killers == {"units": ["kv_test (exit 1)"], "sessions and steps": [], "gates": []}
+
+
+def test_a_kill_by_timeouts_alone_is_tried_again_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the fault the program hangs once, as on a busy machine, and passes when it is run again."""
+    monkeypatch.setattr(faults, "MIN_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(faults, "TIMEOUT_FACTOR", 0.0)
+    script = "if fault and not os.path.exists('hung'):\n    open('hung', 'w').close()\n    time.sleep(600)"
+    fault = faults.known_faults()[0]
+    with ThreadPoolExecutor(1) as pool:
+        results = faults.run_faults([fault], [program(tmp_path, script, "kv_test")], pool)
+    assert results == [(fault, {kind: [] for kind in faults.KINDS})]
+    assert f"{fault.name}, alone: killed by 0" in capsys.readouterr().out
+
+
+def test_one_real_failure_needs_no_second_run() -> None:
+    def outcomes(*cases: str) -> dict[str, faults.Outcome]:
+        return {"kv_test": faults.Outcome(frozenset(cases), 1, 1.0)}
+
+    assert faults.is_doubtful(outcomes("A.A (timeout)", "B.B (timeout)"))
+    assert not faults.is_doubtful(outcomes("A.A (timeout)", "B.B (crash: SIGSEGV)"))
+    assert not faults.is_doubtful(outcomes("A.A"))
+    assert not faults.is_doubtful(outcomes())
 
 
 def test_the_table_counts_and_shortens() -> None:

@@ -9,7 +9,8 @@ import pytest
 from tiny_snapshots import REPOSITORY
 
 SCRIPTS = ("convert_to_gguf", "make_synthetic_checkpoint", "generate_test_vectors", "generate_rope_vectors",
-           "checkpoints", "download_model", "export_llama_cpp", "terminal_picture", "run_seeded_faults")
+           "checkpoints", "download_model", "export_llama_cpp", "terminal_picture", "run_seeded_faults",
+           "parser_coverage")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -33,6 +34,7 @@ def test_help_both_ways(name: str) -> None:
     ("download_model", "nothing"),
     ("download_model", "kipp-demo"),
     ("run_seeded_faults", "nothing"),
+    ("parser_coverage", "no-such-file"),
 ])
 def test_a_mistake_is_one_line_and_status_1(arguments: tuple[str, ...]) -> None:
     result = subprocess.run([sys.executable, "-m", f"tools.{arguments[0]}", *arguments[1:]], capture_output=True,

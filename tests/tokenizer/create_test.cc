@@ -46,6 +46,13 @@ TEST(Create, AcceptsASmallVocabulary) {
   EXPECT_FALSE(tokenizer.is_special(1'000'000));
 }
 
+TEST(Create, ATokenizerMovesAsAWhole) {
+  auto tokenizer = Tokenizer::create(byte_tokens().source()).value();
+  tokenizer = Tokenizer::create(small_vocabulary().source()).value();
+  EXPECT_EQ(tokenizer.vocab_size(), 261);
+  EXPECT_THAT(tokenizer.encode("abc<think>").value(), ::testing::ElementsAre(257, 259));
+}
+
 TEST(Create, RefusesSizesThatDiffer) {
   TokenizerData data = small_vocabulary();
   data.types.pop_back();

@@ -1,6 +1,7 @@
 // Encoding beyond the golden cases: faults known from other engines, added tokens that touch, pieces, broken UTF-8.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <random>
@@ -145,6 +146,18 @@ TEST(Encode, PiecesNameWhatIsWrong) {
   }
   const std::array<Tokenizer::Piece, 2> broken = {{{"x"}, {"ab\xFF"}}};
   EXPECT_THAT(base.encode_pieces(broken).error().message, HasSubstr("pieces[1]: invalid UTF-8 at byte offset 2"));
+}
+
+// Address space without memory behind it: the size is refused before a byte is read.
+TEST(Encode, RefusesATextOfMoreThanAGibibyte) {
+  constexpr size_t kBytes = (size_t{1} << 30) + 1;
+  void* reserved = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(reserved, MAP_FAILED);
+  const auto ids = qwen_tokenizer().encode({static_cast<const char*>(reserved), kBytes});
+  EXPECT_EQ(::munmap(reserved, kBytes), 0);
+  ASSERT_FALSE(ids);
+  EXPECT_EQ(ids.error().code, ErrorCode::kCapacity);
+  EXPECT_THAT(ids.error().message, HasSubstr("1073741825 bytes: the tokenizer takes at most 1073741824"));
 }
 
 TEST(Encode, BaseCheckpointsHaveNoThinkTokens) {

@@ -3,7 +3,7 @@
 
 #include <poll.h>
 
-namespace kipp::cli {
+namespace kipp {
 
 // Returns when the descriptor can be read or written (events: POLLIN or POLLOUT), at its end or error, or on a signal.
 inline void wait_until_ready(int descriptor, short events) {
@@ -11,4 +11,4 @@ inline void wait_until_ready(int descriptor, short events) {
   static_cast<void>(::poll(&entry, 1, -1));
 }
 
-}  // namespace kipp::cli
+}  // namespace kipp
