@@ -39,9 +39,8 @@ def loss(phase: dict[str, Any] | None) -> str:
 
 
 def verdicts(phases: dict[str, dict[str, Any]]) -> str:
-    names = {"phase0": "0", "phase1": "1", "phase2": "2", "placement": "placement", "snapshot": "snapshot"}
-    passed = [names[name] for name, phase in phases.items() if phase["verdict"] == "passed"]
-    failed = [names[name] for name, phase in phases.items() if phase["verdict"] != "passed"]
+    passed = [name.removeprefix("phase") for name, phase in phases.items() if phase["verdict"] == "passed"]
+    failed = [name.removeprefix("phase") for name, phase in phases.items() if phase["verdict"] != "passed"]
     return ", ".join(passed) + (f"; FAILED: {', '.join(failed)}" if failed else "")
 
 

@@ -2,8 +2,8 @@
 
 One command for a machine with a GPU: the twin's artifact is written straight from its seed, Transformers makes the
 reference vectors from that artifact in FP32 (TF32 off), and `kipp gates` compares a backend with them on the CPU.
-Records go to bench/results/gates-<machine>-<id>-<scheme>.json, those of another backend than the oracle with its name. Twin and vectors of a run that did not pass are kept, to
-look into. Needs requirements/reference.txt.
+Records go to bench/results/gates-<machine>-<id>-<scheme>.json, those of another backend than the oracle with its name.
+Twin and vectors of a run that did not pass are kept, to look into. Needs requirements/reference.txt.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ def gate_one(checkpoint: str, args: argparse.Namespace) -> int:
         if scheme in args.scheme:
             suffix = "" if args.backend == "oracle" else f"-{args.backend}"
             record = args.output / f"gates-{args.machine}-{checkpoint}-{scheme}{suffix}.json"
-            gates = ["--backend", args.backend, "--model", artifact, "--allow-synthetic", "--vectors", vectors_of(scheme, folder)]
-            gates += ["--json", record, *(f"--{gate}" for gate in args.gates or DEFAULT_GATES[args.backend])]
+            gates = ["--backend", args.backend, "--model", artifact, "--allow-synthetic"]
+            gates += ["--vectors", vectors_of(scheme, folder), "--json", record]
+            gates += [f"--{gate}" for gate in args.gates or DEFAULT_GATES[args.backend]]
             status = status or step(f"{checkpoint} {scheme}: gates", args.kipp, "gates", *gates)
         if status == 0 and not args.keep:
             artifact.unlink(missing_ok=True)  # one at a time on the disk

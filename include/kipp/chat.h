@@ -58,7 +58,8 @@ enum class ContentRule : uint8_t {
 };
 
 // Reads the fields of one JSON object: messages, tools, enable_thinking (also inside chat_template_kwargs),
-// add_generation_prompt. Fields of the object that it does not know are the caller's business. Tool calls come in OpenAI's shape
+// add_generation_prompt. Fields of the object that it does not know are the caller's business. Tool calls come in
+// OpenAI's shape
 // ({"id", "function": {"name", "arguments"}}) or flat ({"name", "arguments"}).
 // Errors: kInvalidArgument naming the path (messages[2].role), expected and found; unknown roles are refused.
 Result<ChatRequest> parse_chat_request(const Json& object, ContentRule content_rule = ContentRule::kAsTemplate);

@@ -10,8 +10,8 @@
 
 namespace kipp::cli {
 std::string version_text() {
-  return fmt::format("kipp {}\ncommit: {}\nbuild: {}, {}\nbackends: {}\nweight schemes: bf16, q8_0, affine4_gs32", kVersion, kBuildCommit,
-                     kBuildCompiler, kBuildType, fmt::join(available_backends(), ", "));
+  return fmt::format("kipp {}\ncommit: {}\nbuild: {}, {}\nbackends: {}\nweight schemes: bf16, q8_0, affine4_gs32",
+                     kVersion, kBuildCommit, kBuildCompiler, kBuildType, fmt::join(available_backends(), ", "));
 }
 
 std::string help_footer(std::string_view examples) {

@@ -6,11 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from chat_session import PROMPT, start
 from examples import ROOT, Workplace
 from kipp_process import Kipp
+from terminal import Terminal
 
 VARIABLES = {
     "KIPP_BINARY": "the kipp binary (build/<preset>/bin/kipp)",
@@ -76,3 +79,10 @@ def workplace(binary: Path, bare: Kipp, tmp_path_factory: pytest.TempPathFactory
     """Where the examples of the help texts and documents run."""
     artifact = required_file("KIPP_DEMO_ARTIFACT")
     return Workplace(tmp_path_factory.mktemp("workplace"), binary, artifact, bare.environment)
+
+
+@pytest.fixture
+def chat(demo: Kipp) -> Iterator[Terminal]:
+    with start(demo, "--greedy", "--thinking", "off") as terminal:
+        terminal.wait_for(PROMPT)
+        yield terminal

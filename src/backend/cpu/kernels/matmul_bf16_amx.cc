@@ -118,10 +118,30 @@ struct WeightRows {
   }
 };
 
+// The sums of up to four tiles of weights, one group.
+template <int32_t kTerms>
+void store_tiles(const MultiplyArgs& args, const Group& group, int32_t row, int32_t num_tiles, int32_t num_rows) {
+  alignas(64) float sums[kTileRows * kTileTokens];
+  const ptrdiff_t sum_stride = ptrdiff_t{group.width} * 4;
+  _tile_stored(0, sums, sum_stride);
+  store_sums<kTerms>(args, sums, group, row, num_rows);
+  if (num_tiles > 1) {
+    _tile_stored(1, sums, sum_stride);
+    store_sums<kTerms>(args, sums, group, row + kTileRows, num_rows);
+  }
+  if (num_tiles > 2) {
+    _tile_stored(2, sums, sum_stride);
+    store_sums<kTerms>(args, sums, group, row + 2 * kTileRows, num_rows);
+  }
+  if (num_tiles > 3) {
+    _tile_stored(3, sums, sum_stride);
+    store_sums<kTerms>(args, sums, group, row + 3 * kTileRows, num_rows);
+  }
+}
+
 // Up to four tiles of weights, one group. The tile numbers of the intrinsics must be literals.
 template <int32_t kTerms>
 void multiply_rows(const MultiplyArgs& args, const Group& group, int32_t row, int32_t num_tiles, int32_t num_rows) {
-  alignas(64) float sums[kTileRows * kTileTokens];
   alignas(64) uint16_t copy[kTileRows * kTileColumns];
   const ptrdiff_t stride = ptrdiff_t{args.columns} * 2;
   const ptrdiff_t packed_stride = ptrdiff_t{group.width} * 4;
@@ -165,21 +185,7 @@ void multiply_rows(const MultiplyArgs& args, const Group& group, int32_t row, in
       _tile_dpbf16ps(3, 7, 4);
     }
   }
-  const ptrdiff_t sum_stride = ptrdiff_t{group.width} * 4;
-  _tile_stored(0, sums, sum_stride);
-  store_sums<kTerms>(args, sums, group, row, num_rows);
-  if (num_tiles > 1) {
-    _tile_stored(1, sums, sum_stride);
-    store_sums<kTerms>(args, sums, group, row + kTileRows, num_rows);
-  }
-  if (num_tiles > 2) {
-    _tile_stored(2, sums, sum_stride);
-    store_sums<kTerms>(args, sums, group, row + 2 * kTileRows, num_rows);
-  }
-  if (num_tiles > 3) {
-    _tile_stored(3, sums, sum_stride);
-    store_sums<kTerms>(args, sums, group, row + 3 * kTileRows, num_rows);
-  }
+  store_tiles<kTerms>(args, group, row, num_tiles, num_rows);
 }
 
 // Two tiles of weights and two groups: each loaded tile is used twice. For columns that are whole steps.
