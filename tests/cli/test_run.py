@@ -182,7 +182,7 @@ def test_quiet_and_summary(twin: Kipp) -> None:
     done = twin("run", "--decode", "2", "--seed", "1", *NEVER_STOP, "Hi")
     assert re.fullmatch(
         r"prompt: 1 tokens in \d+\.\d\d s( \([\d.]+ tok/s\))?\ndecode: 2 tokens in \d+\.\d\d s( \([\d.]+ tok/s\))?\n"
-        r"finish: length, backend: oracle, seed: 1\n",
+        r"finish: length, backend: cpu, seed: 1\n",
         summary(done.stderr),
     )
     done = twin("run", "-q", "--decode", "2", "Hi")
