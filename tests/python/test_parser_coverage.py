@@ -23,6 +23,7 @@ NO_PARSERS = {
     "src/gates/snapshot.cc": "compares a file's bytes with those that it made",
     "src/cli/chat.cc": "hands each line to the chat commands or to the model",
     "src/cli/line_editor.cc": "keys at a terminal; libedit reads them",
+    "src/cli/process_memory.cc": "reads what the kernel says about the process",
     "src/tokenizer/unicode_tables.cc": "data",
 }
 
