@@ -30,6 +30,7 @@ namespace kipp {
   X(kGroupInterleaved, "group_interleaved", "query heads take KV heads in turn instead of in groups")        \
   X(kNormScaleOffByOne, "norm_scale_off_by_one", "RMSNorm scales each channel by the next one's weight")     \
   X(kKeyNormSwapped, "key_norm_swapped", "the per-head norm of K has the weights of Q's")                    \
+  X(kScaleOffByOne, "scale_off_by_one", "a block of quantised weights has the scale of the block before")    \
   X(kGateUpSwapped, "gate_up_swapped", "the gate projection is bound as up projection and back")             \
   X(kEmbeddingRowOffByOne, "embedding_row_off_by_one", "a token has the embedding of the id before")         \
   X(kHeadRowsSwapped, "head_rows_swapped", "the logits of a step's rows come in reverse order")              \

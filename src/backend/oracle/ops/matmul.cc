@@ -8,6 +8,7 @@
 #include "backend/oracle/ops/operators.h"
 #include "base/check.h"
 #include "base/f16.h"
+#include "base/seeded_fault.h"
 
 namespace kipp::oracle {
 namespace {
@@ -33,10 +34,17 @@ void widen_bf16(const std::byte* data, int32_t count, float* wide) {
   }
 }
 
+// The scale of the block that begins at `data`, `block_bytes` behind the one before.
+float scale_of(const std::byte* data, int32_t begin, int64_t block_bytes) {
+  if (seeded(Fault::kScaleOffByOne) && begin > 0) data -= block_bytes;
+  return load_f16(data);
+}
+
 // fp16 scale, 32 × int8. The product is exact: 11 bits times 7.
 void widen_q8_0(const std::byte* data, int32_t count, float* wide) {
-  for (int32_t begin = 0; begin < count; begin += kGroup, data += weight_row_bytes(WeightType::kQ8_0, kGroup)) {
-    const float scale = load_f16(data);
+  constexpr int64_t kBlockBytes = weight_row_bytes(WeightType::kQ8_0, kGroup);
+  for (int32_t begin = 0; begin < count; begin += kGroup, data += kBlockBytes) {
+    const float scale = scale_of(data, begin, kBlockBytes);
     const auto* quants = reinterpret_cast<const int8_t*>(data + 2);
     for (int32_t i = 0; i < kGroup; ++i) {
       wide[begin + i] = scale * static_cast<float>(quants[i]);
@@ -47,8 +55,9 @@ void widen_q8_0(const std::byte* data, int32_t count, float* wide) {
 // fp16 scale, fp16 bias, 16 bytes: weights 0 to 15 in the low nibbles, 16 to 31 in the high ones. The product is exact,
 // so that the sum is the only rounding, fused or not.
 void widen_affine4_gs32(const std::byte* data, int32_t count, float* wide) {
-  for (int32_t begin = 0; begin < count; begin += kGroup, data += weight_row_bytes(WeightType::kAffine4Gs32, kGroup)) {
-    const float scale = load_f16(data);
+  constexpr int64_t kBlockBytes = weight_row_bytes(WeightType::kAffine4Gs32, kGroup);
+  for (int32_t begin = 0; begin < count; begin += kGroup, data += kBlockBytes) {
+    const float scale = scale_of(data, begin, kBlockBytes);
     const float bias = load_f16(data + 2);
     const auto* nibbles = reinterpret_cast<const uint8_t*>(data + 4);
     for (int32_t i = 0; i < kGroup / 2; ++i) {
