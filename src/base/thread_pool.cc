@@ -104,6 +104,15 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain, const Body& body) {
   }
 }
 
+int64_t ThreadPool::grain_for(int64_t count, int64_t item_cost, int64_t range_cost) const {
+  constexpr int64_t kRangesPerThread = 4;
+  constexpr int64_t kAlignment = 16;  // floats in a cache line
+  const int64_t worthwhile = range_cost / std::max<int64_t>(item_cost, 1) + 1;
+  const int64_t balanced = count / (num_threads() * kRangesPerThread);
+  const int64_t grain = std::max(worthwhile, balanced);
+  return grain > kAlignment ? (grain + kAlignment - 1) / kAlignment * kAlignment : grain;
+}
+
 // Workers that come from here on find no job; those inside are waited for.
 void ThreadPool::close_job() {
   state_.fetch_sub(kOpen);

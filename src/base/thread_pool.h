@@ -31,6 +31,10 @@ class ThreadPool {
   // body must not call parallel_for. If it throws, ranges that no thread has taken are left out, and the first
   // exception is thrown again here.
   void parallel_for(int64_t count, int64_t grain, const Body& body);
+  // A grain for `count` items of about `item_cost` each: ranges that cost `range_cost` at least, several for each
+  // thread, so that a late one holds up little, and whole cache lines of floats, so that two threads rarely write the
+  // same one.
+  int64_t grain_for(int64_t count, int64_t item_cost, int64_t range_cost) const;
 
  private:
   struct Job {

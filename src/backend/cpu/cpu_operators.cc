@@ -12,9 +12,7 @@
 namespace kipp::cpu {
 namespace {
 
-constexpr int64_t kTaskCost = 1 << 16;  // elements or so: a few microseconds
-constexpr int64_t kTasksPerThread = 4;
-constexpr int64_t kTaskAlignment = 16;         // floats in a cache line
+constexpr int64_t kTaskCost = 1 << 16;         // elements or so: a few microseconds
 constexpr int64_t kTaskWeightBytes = 1 << 18;  // of a matrix product: they stay in the L2 cache for all tokens
 constexpr int32_t kTaskRows = 64;              // of a matrix product, at least and as a multiple: four AMX tiles
 
@@ -56,13 +54,7 @@ void CpuOperators::count(const std::string& name) {
 }
 
 void CpuOperators::for_each(int64_t count, int64_t item_cost, const ThreadPool::Body& body) {
-  const int64_t worthwhile = kTaskCost / std::max<int64_t>(item_cost, 1) + 1;
-  const int64_t balanced = count / (threads_.num_threads() * kTasksPerThread);
-  int64_t grain = std::max(worthwhile, balanced);
-  if (grain > kTaskAlignment) {
-    grain = (grain + kTaskAlignment - 1) / kTaskAlignment * kTaskAlignment;
-  }
-  threads_.parallel_for(count, grain, body);
+  threads_.parallel_for(count, threads_.grain_for(count, item_cost, kTaskCost), body);
 }
 
 void rotary_angles(std::span<const int32_t> positions, int32_t head_dim, float theta, std::vector<float>& cosines,

@@ -78,7 +78,6 @@ class HostBackend final : public Backend {
 };
 
 Result<MemoryPlan> HostBackend::plan(const ModelFile& file, const Limits& limits) const {
-  KIPP_TRY(check_scheme(file));
   const Dimensions& dimensions = file.info().dimensions;
   return MemoryPlan{.weights_bytes = 0,  // used where they are mapped
                     .workspace_bytes = Workspace::bytes(dimensions, limits.max_tokens_per_step, limits.max_head_rows),
@@ -99,7 +98,7 @@ Result<void> HostBackend::load(const ModelFile& file, const Limits& limits, int3
                                   name_, memory.workspace_bytes + pool_bytes, memory.workspace_bytes, num_blocks,
                                   pool_bytes, memory.available_bytes));
   }
-  KIPP_ASSIGN(auto model, bind_weights(file));
+  HostModel model = bind_weights(file);
   KIPP_ASSIGN(auto kv, KvStorage::create(model.dimensions, num_blocks, kv_type()));
   KIPP_ASSIGN(auto workspace, Workspace::create(model.dimensions, limits.max_tokens_per_step, limits.max_head_rows));
   loaded_.emplace(Loaded{limits, file.info().num_tokens(), std::move(model), std::move(kv), std::move(workspace)});

@@ -1,8 +1,6 @@
 // Binding of weight views to addresses. ModelFile has checked every offset, size and type against the registry.
 #include "backend/host/host_model.h"
 
-#include <fmt/format.h>
-
 #include "base/seeded_fault.h"
 
 namespace kipp::host {
@@ -33,18 +31,7 @@ Layer bind_layer(const ModelFile& file, const LayerWeights& weights) {
 
 }  // namespace
 
-Result<void> check_scheme(const ModelFile& file) {
-  switch (file.info().scheme) {
-    case QuantScheme::kBf16:
-    case QuantScheme::kQ8_0:
-    case QuantScheme::kAffine4Gs32: return {};
-  }
-  return make_error(ErrorCode::kUnsupported, fmt::format("{}: backend oracle lacks scheme {}", file.path().string(),
-                                                         scheme_name(file.info().scheme)));
-}
-
-Result<HostModel> bind_weights(const ModelFile& file) {
-  KIPP_TRY(check_scheme(file));
+HostModel bind_weights(const ModelFile& file) {
   const ModelWeights& weights = file.weights();
   HostModel model{.dimensions = file.info().dimensions,
                   .token_embedding = bind_bf16(file, weights.token_embedding),

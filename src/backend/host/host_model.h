@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "gguf/model_file.h"
-#include "kipp/error.h"
 #include "model/dimensions.h"
 #include "model/weights.h"
 
@@ -41,9 +40,7 @@ struct HostModel {
   Matrix output_head;               // [vocab][hidden]
 };
 
-// Errors: kUnsupported naming a scheme that has no operators.
-Result<void> check_scheme(const ModelFile& file);
 // The file must outlive the model.
-Result<HostModel> bind_weights(const ModelFile& file);
+HostModel bind_weights(const ModelFile& file);
 
 }  // namespace kipp::host

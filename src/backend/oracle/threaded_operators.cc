@@ -11,8 +11,6 @@ namespace kipp::oracle {
 namespace {
 
 constexpr int64_t kRangeCost = 1 << 17;  // operations: about 10 µs, what waking a thread costs
-constexpr int64_t kRangesPerThread = 4;  // so that a late thread holds up little
-constexpr int64_t kRangeAlignment = 16;  // floats in a cache line: two threads rarely write the same one
 
 const char* matmul_class(WeightType type) {
   switch (type) {
@@ -29,13 +27,7 @@ void ThreadedOperators::for_each(const char* name, int64_t count, int64_t item_c
   const auto found = counts_.find(name);
   KIPP_CHECK(found != counts_.end());  // every class is listed, so that a report tells which did not run
   ++found->second;
-  const int64_t worthwhile = kRangeCost / std::max<int64_t>(item_cost, 1) + 1;
-  const int64_t balanced = count / (threads_.num_threads() * kRangesPerThread);
-  int64_t grain = std::max(worthwhile, balanced);
-  if (grain > kRangeAlignment) {
-    grain = (grain + kRangeAlignment - 1) / kRangeAlignment * kRangeAlignment;
-  }
-  threads_.parallel_for(count, grain, body);
+  threads_.parallel_for(count, threads_.grain_for(count, item_cost, kRangeCost), body);
 }
 
 void ThreadedOperators::embedding(const EmbeddingArgs& args) {

@@ -22,7 +22,7 @@ struct FixedRun {
 };
 
 template <int32_t kDigits>
-KIPP_INLINE size_t fixed_bytes(int32_t num_tokens, int32_t columns) {
+size_t fixed_bytes(int32_t num_tokens, int32_t columns) {
   return static_cast<size_t>(num_tokens) * static_cast<size_t>(columns / kRun) * sizeof(FixedRun<kDigits>);
 }
 
@@ -105,6 +105,12 @@ void pack_fixed(const PackArgs& args, int32_t token_begin, int32_t token_end) {
       fix_run(x + ptrdiff_t{b} * kRun, token[b]);
     }
   }
+}
+
+// A kernel of fixed-point products; all of them pack alike.
+template <int32_t kDigits>
+constexpr MatmulKernel fixed_kernel(const char* name, int32_t row_tile, void (*multiply)(const MultiplyArgs& args)) {
+  return {name, row_tile, 1, fixed_bytes<kDigits>, pack_fixed<kDigits>, multiply};
 }
 
 // fp16 bits to FP32, exactly.

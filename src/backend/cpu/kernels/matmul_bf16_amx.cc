@@ -3,6 +3,7 @@
 // chain of product-sums over the columns in order, whatever the number of tokens. At high precision an activation is
 // the exact sum of three BF16 numbers, which take three columns of the right operand.
 #include "backend/cpu/kernels/level.h"
+#include "backend/cpu/kernels/tile_config.h"
 #include "backend/cpu/kernels/transpose.h"
 
 namespace kipp::cpu::KIPP_CPU_LEVEL {
@@ -22,21 +23,6 @@ constexpr int32_t kGroupTokens = kTileTokens / kTerms;
 KIPP_INLINE int32_t smaller(int32_t a, int32_t b) {
   return a < b ? a : b;
 }
-
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-
-  void set(int32_t tile, int32_t num_rows, int32_t num_row_bytes) {
-    rows[tile] = static_cast<uint8_t>(num_rows);
-    row_bytes[tile] = static_cast<uint16_t>(num_row_bytes);
-  }
-  // GCC 12's intrinsic tells the compiler of the first 8 bytes only, and the other stores vanish.
-  void load() const { asm volatile("ldtilecfg %0" : : "m"(*this)); }
-};
 
 // Tiles 0-3 are sums, 4 and 5 right operands, 6 and 7 weights.
 struct Shape {

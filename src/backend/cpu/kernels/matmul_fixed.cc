@@ -82,21 +82,11 @@ void multiply(const MultiplyArgs& args) {
   }
 }
 
-template <int32_t kDigits>
-size_t packed_bytes(int32_t num_tokens, int32_t columns) {
-  return fixed_bytes<kDigits>(num_tokens, columns);
-}
-
-template <typename Block, int32_t kDigits>
-constexpr MatmulKernel kernel(const char* name) {
-  return {name, 1, 1, packed_bytes<kDigits>, pack_fixed<kDigits>, multiply<Block, kDigits>};
-}
-
 }  // namespace
 
-const MatmulKernel kMatmulQ8Int16 = kernel<Q8Block, 2>("matmul_q8_0_int16");
-const MatmulKernel kMatmulQ8Int24 = kernel<Q8Block, 3>("matmul_q8_0_int24");
-const MatmulKernel kMatmulAffine4Int16 = kernel<Affine4Block, 2>("matmul_affine4_gs32_int16");
-const MatmulKernel kMatmulAffine4Int24 = kernel<Affine4Block, 3>("matmul_affine4_gs32_int24");
+const MatmulKernel kMatmulQ8Int16 = fixed_kernel<2>("matmul_q8_0_int16", 1, multiply<Q8Block, 2>);
+const MatmulKernel kMatmulQ8Int24 = fixed_kernel<3>("matmul_q8_0_int24", 1, multiply<Q8Block, 3>);
+const MatmulKernel kMatmulAffine4Int16 = fixed_kernel<2>("matmul_affine4_gs32_int16", 1, multiply<Affine4Block, 2>);
+const MatmulKernel kMatmulAffine4Int24 = fixed_kernel<3>("matmul_affine4_gs32_int24", 1, multiply<Affine4Block, 3>);
 
 }  // namespace kipp::cpu::KIPP_CPU_LEVEL

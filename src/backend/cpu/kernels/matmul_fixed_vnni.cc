@@ -182,21 +182,13 @@ void multiply(const MultiplyArgs& args) {
   }
 }
 
-template <int32_t kDigits>
-size_t packed_bytes(int32_t num_tokens, int32_t columns) {
-  return fixed_bytes<kDigits>(num_tokens, columns);
-}
-
-template <typename Block, int32_t kDigits>
-constexpr MatmulKernel kernel(const char* name) {
-  return {name, kRows, 1, packed_bytes<kDigits>, pack_fixed<kDigits>, multiply<Block, kDigits>};
-}
-
 }  // namespace
 
-const MatmulKernel kMatmulQ8Vnni16 = kernel<Q8Block, 2>("matmul_q8_0_vnni_int16");
-const MatmulKernel kMatmulQ8Vnni24 = kernel<Q8Block, 3>("matmul_q8_0_vnni_int24");
-const MatmulKernel kMatmulAffine4Vnni16 = kernel<Affine4Block, 2>("matmul_affine4_gs32_vnni_int16");
-const MatmulKernel kMatmulAffine4Vnni24 = kernel<Affine4Block, 3>("matmul_affine4_gs32_vnni_int24");
+const MatmulKernel kMatmulQ8Vnni16 = fixed_kernel<2>("matmul_q8_0_vnni_int16", kRows, multiply<Q8Block, 2>);
+const MatmulKernel kMatmulQ8Vnni24 = fixed_kernel<3>("matmul_q8_0_vnni_int24", kRows, multiply<Q8Block, 3>);
+const MatmulKernel kMatmulAffine4Vnni16 =
+    fixed_kernel<2>("matmul_affine4_gs32_vnni_int16", kRows, multiply<Affine4Block, 2>);
+const MatmulKernel kMatmulAffine4Vnni24 =
+    fixed_kernel<3>("matmul_affine4_gs32_vnni_int24", kRows, multiply<Affine4Block, 3>);
 
 }  // namespace kipp::cpu::KIPP_CPU_LEVEL

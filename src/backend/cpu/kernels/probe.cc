@@ -2,6 +2,7 @@
 // registers. Only for measuring limits (backend/cpu/probe.h); nothing of it runs in a model.
 #include "backend/cpu/kernels/level.h"
 #include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/kernels/tile_config.h"
 
 namespace kipp::cpu::KIPP_CPU_LEVEL {
 namespace {
@@ -112,20 +113,12 @@ int64_t multiply_int8(int64_t rounds) {
 #endif
 
 #if defined(__AMX_BF16__)
-struct alignas(64) WholeTiles {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-
-  // GCC 12's intrinsic tells the compiler of the first 8 bytes only, and the other stores vanish.
-  void load() const { asm volatile("ldtilecfg %0" : : "m"(*this)); }
-};
-
 int64_t multiply_bf16_tile(int64_t rounds) {
   constexpr int64_t kOperations = 2 * 16 * 16 * 32;
-  const WholeTiles config;
+  TileConfig config;
+  for (int32_t tile = 0; tile < 8; ++tile) {
+    config.set(tile, 16, 64);
+  }
   config.load();
   _tile_zero(0);
   _tile_zero(1);
