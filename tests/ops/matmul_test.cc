@@ -133,6 +133,25 @@ TEST_P(MatmulTest, ATokensResultDoesNotDependOnItsMates) {
   }
 }
 
+// Kernels for many tokens work in blocks of rows, columns and tokens: here are several of each, none of them whole.
+TEST_P(MatmulTest, BlocksOfManyTokensGiveWhatATokenAloneGives) {
+  KIPP_REQUIRE_OPERATOR(matmul)
+  Draw draw(8);
+  for (const WeightType type : kAllTypes) {
+    const Problem all = draw_problem(draw, type, 530, 150, 1120);
+    const auto rows = static_cast<size_t>(all.matrix.rows);
+    const std::vector<float> together = run(all, all.matrix.rows);
+    for (const int32_t t : {0, 17, 511, 512, 529}) {
+      Problem one = all;
+      one.num_tokens = 1;
+      one.x.erase(one.x.begin(), one.x.begin() + ptrdiff_t{t} * all.matrix.columns);
+      const std::vector<float> alone = run(one, one.matrix.rows);
+      ASSERT_EQ(std::memcmp(alone.data(), together.data() + static_cast<size_t>(t) * rows, rows * sizeof(float)), 0)
+          << "type " << static_cast<int>(type) << ", token " << t;
+    }
+  }
+}
+
 KIPP_OPERATOR_TEST_SUITE(MatmulTest);
 
 }  // namespace

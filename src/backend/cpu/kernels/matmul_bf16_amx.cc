@@ -15,6 +15,7 @@ constexpr int32_t kTileBytes = 1024;
 constexpr int32_t kTileTokens = 16;  // columns of the right operand of a tile
 constexpr int32_t kMaxGroups = 2;    // right operands that a tile of weights is used for while loaded
 constexpr int32_t kMaxRowTiles = 4;  // tiles of weights in flight for one right operand
+constexpr int32_t kManyGroups = 3;   // from here on a copy of the weights pays
 
 // One token's activation takes kTerms columns; a group of tokens shares one right operand.
 template <int32_t kTerms>
@@ -26,8 +27,9 @@ KIPP_INLINE int32_t smaller(int32_t a, int32_t b) {
 
 // Tiles 0-3 are sums, 4 and 5 right operands, 6 and 7 weights.
 struct Shape {
-  int32_t rows;                // of a weight tile
-  int32_t tokens[kMaxGroups];  // columns of the right operands
+  int32_t rows = 0;                 // of a weight tile
+  int32_t tokens[kMaxGroups] = {};  // columns of the right operands
+  bool operator==(const Shape&) const = default;
 };
 void configure(const Shape& shape) {
   TileConfig config;
@@ -174,36 +176,191 @@ void multiply_rows(const MultiplyArgs& args, const Group& group, int32_t row, in
   store_tiles<kTerms>(args, group, row, num_tiles, num_rows);
 }
 
-// Two tiles of weights and two groups: each loaded tile is used twice. For columns that are whole steps.
-template <int32_t kTerms>
-void multiply_square(const MultiplyArgs& args, const Group (&groups)[kMaxGroups], int32_t row) {
-  alignas(64) float sums[kTileRows * kTileTokens];
-  const ptrdiff_t stride = ptrdiff_t{args.columns} * 2;
-  const auto* first = reinterpret_cast<const uint16_t*>(args.weight) + ptrdiff_t{row} * args.columns;
-  const auto* second = first + ptrdiff_t{kTileRows} * args.columns;
-  const ptrdiff_t strides[] = {ptrdiff_t{groups[0].width} * 4, ptrdiff_t{groups[1].width} * 4};
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  for (int32_t k = 0; k * kTileColumns < args.columns; ++k) {
-    _tile_loadd(6, first + k * kTileColumns, stride);
-    _tile_loadd(4, groups[0].step(k), strides[0]);
-    _tile_dpbf16ps(0, 6, 4);
-    _tile_loadd(5, groups[1].step(k), strides[1]);
-    _tile_dpbf16ps(1, 6, 5);
-    _tile_loadd(7, second + k * kTileColumns, stride);
-    _tile_dpbf16ps(2, 7, 4);
-    _tile_dpbf16ps(3, 7, 5);
+// Many tokens. A panel of weights is copied into tiles once and then used for a block of tokens; two of its tiles and
+// two groups at a time, so that each loaded tile is used twice. Panels are short in columns: one stays in the L1 cache,
+// the activations of its columns in the L2 cache, and the sums wait in memory for the next columns.
+constexpr int32_t kPanelRows = 2 * kTileRows;
+constexpr int32_t kPanelSteps = 32;   // 32 rows of 1,024 columns: 64 KiB
+constexpr int32_t kBlockPanels = 4;   // whose sums are kept at once
+constexpr int32_t kBlockGroups = 32;  // likewise
+
+struct alignas(64) Panel {
+  uint16_t tiles[kPanelSteps][2][kTileRows * kTileColumns];
+};
+using TileSums = float[kTileRows * kTileTokens];
+struct alignas(64) Sums {
+  TileSums tiles[kBlockPanels][kBlockGroups][2];
+};
+
+// What a panel holds of the matrix.
+struct PanelPart {
+  int32_t row, num_rows;
+  int32_t step, num_steps;
+};
+
+const uint16_t* weights_at(const MultiplyArgs& args, int32_t row, int32_t step) {
+  return reinterpret_cast<const uint16_t*>(args.weight) + ptrdiff_t{row} * args.columns + step * kTileColumns;
+}
+
+// Thirty-two columns of a row; zeros beyond `count`.
+KIPP_INLINE __m512i load_columns(const uint16_t* weights, int32_t count) {
+  if (count >= kTileColumns) {
+    return _mm512_loadu_si512(weights);
   }
-  _tile_stored(0, sums, strides[0]);
-  store_sums<kTerms>(args, sums, groups[0], row, kTileRows);
-  _tile_stored(1, sums, strides[1]);
-  store_sums<kTerms>(args, sums, groups[1], row, kTileRows);
-  _tile_stored(2, sums, strides[0]);
-  store_sums<kTerms>(args, sums, groups[0], row + kTileRows, kTileRows);
-  _tile_stored(3, sums, strides[1]);
-  store_sums<kTerms>(args, sums, groups[1], row + kTileRows, kTileRows);
+  return _mm512_maskz_loadu_epi16(static_cast<__mmask32>((uint64_t{1} << (count > 0 ? count : 0)) - 1), weights);
+}
+
+// Zeros beyond the matrix. A few tiles at a time: their rows then lie in different sets of the L1 cache.
+void fill_panel(const MultiplyArgs& args, const PanelPart& part, Panel& panel) {
+  constexpr int32_t kTogether = 4;
+  for (int32_t k = 0; k < part.num_steps; k += kTogether) {
+    const int32_t num_tiles = smaller(kTogether, part.num_steps - k);
+    for (int32_t r = 0; r < kPanelRows; ++r) {
+      const uint16_t* weights = weights_at(args, part.row + r, part.step + k);
+      const int32_t columns = r < part.num_rows ? args.columns - (part.step + k) * kTileColumns : 0;
+      for (int32_t j = 0; j < num_tiles; ++j) {
+        _mm512_store_si512(panel.tiles[k + j][r / kTileRows] + r % kTileRows * kTileColumns,
+                           load_columns(weights + j * kTileColumns, columns - j * kTileColumns));
+      }
+    }
+  }
+}
+
+// Share `index` of `count` of a part's rows.
+void prefetch_share(const MultiplyArgs& args, const PanelPart& part, int32_t index, int32_t count) {
+  for (int32_t r = part.num_rows * index / count; r < part.num_rows * (index + 1) / count; ++r) {
+    prefetch(weights_at(args, part.row + r, part.step), part.num_steps * kTileColumns * 2);
+  }
+}
+
+// Where add_panel goes on from, null for the first columns, and where it leaves the sums: [group][tile of rows].
+struct PanelSums {
+  const TileSums (*from)[2];
+  TileSums (*to)[2];
+};
+
+// A panel times one or two groups.
+template <int32_t kGroups>
+void add_panel(const Panel& panel, const PanelPart& part, const Group* groups, const PanelSums& sums) {
+  const ptrdiff_t first_stride = ptrdiff_t{groups[0].width} * 4;
+  const ptrdiff_t second_stride = ptrdiff_t{groups[kGroups - 1].width} * 4;
+  if (sums.from == nullptr) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, sums.from[0][0], first_stride);
+    _tile_loadd(2, sums.from[0][1], first_stride);
+    if constexpr (kGroups == 2) {
+      _tile_loadd(1, sums.from[1][0], second_stride);
+      _tile_loadd(3, sums.from[1][1], second_stride);
+    }
+  }
+  const std::byte* first = groups[0].step(part.step);
+  const std::byte* second = groups[kGroups - 1].step(part.step);
+  for (int32_t k = 0; k < part.num_steps; ++k) {
+    _tile_loadd(6, panel.tiles[k][0], kTileColumns * 2);
+    _tile_loadd(4, first + k * kTileRows * first_stride, first_stride);
+    _tile_dpbf16ps(0, 6, 4);
+    if constexpr (kGroups == 2) {
+      _tile_loadd(5, second + k * kTileRows * second_stride, second_stride);
+      _tile_dpbf16ps(1, 6, 5);
+    }
+    _tile_loadd(7, panel.tiles[k][1], kTileColumns * 2);
+    _tile_dpbf16ps(2, 7, 4);
+    if constexpr (kGroups == 2) {
+      _tile_dpbf16ps(3, 7, 5);
+    }
+  }
+  _tile_stored(0, sums.to[0][0], first_stride);
+  _tile_stored(2, sums.to[0][1], first_stride);
+  if constexpr (kGroups == 2) {
+    _tile_stored(1, sums.to[1][0], second_stride);
+    _tile_stored(3, sums.to[1][1], second_stride);
+  }
+}
+
+// Where a group's sums will go: a line that a store had to wait for would hold up all behind it.
+template <int32_t kTerms>
+void prefetch_out(const MultiplyArgs& args, const Group& group, const PanelPart& part) {
+  const float* out = args.out + group.first_token * args.out_stride + part.row;
+  for (int32_t t = 0; t < group.num_tokens; ++t) {
+    __builtin_prefetch(out + t * args.out_stride, 1);
+    __builtin_prefetch(out + t * args.out_stride + kTileRows, 1);
+  }
+}
+
+template <int32_t kTerms>
+void store_panel(const MultiplyArgs& args, const Group& group, const PanelPart& part, const TileSums (&sums)[2]) {
+  store_sums<kTerms>(args, sums[0], group, part.row, smaller(kTileRows, part.num_rows));
+  if (part.num_rows > kTileRows) {
+    store_sums<kTerms>(args, sums[1], group, part.row + kTileRows, part.num_rows - kTileRows);
+  }
+}
+
+// Rows of at most kBlockPanels panels, and at most kBlockGroups groups.
+struct Block {
+  int32_t row, num_rows;
+  int32_t first_group, num_groups;
+  int32_t num_steps;  // of the matrix
+
+  int32_t num_panels() const { return (num_rows + kPanelRows - 1) / kPanelRows; }
+  int32_t num_parts() const { return (num_steps + kPanelSteps - 1) / kPanelSteps * num_panels(); }
+  PanelPart part(int32_t index) const {
+    const int32_t first = index % num_panels() * kPanelRows;
+    const int32_t step = index / num_panels() * kPanelSteps;
+    return {row + first, smaller(kPanelRows, num_rows - first), step, smaller(kPanelSteps, num_steps - step)};
+  }
+};
+
+template <int32_t kTerms>
+void multiply_block(const MultiplyArgs& args, const Block& block) {
+  Panel panel;
+  Sums sums;
+  alignas(64) TileSums done[kMaxGroups][2];
+  Shape configured;
+  for (int32_t i = 0; i < block.num_parts(); ++i) {
+    const PanelPart part = block.part(i);
+    const bool last = part.step + part.num_steps == block.num_steps;
+    fill_panel(args, part, panel);
+    for (int32_t g = 0; g < block.num_groups; g += kMaxGroups) {
+      const int32_t num_groups = smaller(kMaxGroups, block.num_groups - g);
+      Group groups[kMaxGroups];
+      for (int32_t j = 0; j < num_groups; ++j) {
+        groups[j] = group_at<kTerms>(args, block.first_group + g + j);
+        if (last) {
+          prefetch_out<kTerms>(args, groups[j], part);
+        }
+      }
+      if (i + 1 < block.num_parts()) {
+        prefetch_share(args, block.part(i + 1), g / kMaxGroups, (block.num_groups + kMaxGroups - 1) / kMaxGroups);
+      }
+      const Shape shape = {.rows = kTileRows, .tokens = {groups[0].width, groups[1].width}};
+      if (shape != configured) {  // rare: it takes as long as twenty products
+        configure(shape);
+        configured = shape;
+      }
+      TileSums(*kept)[2] = &sums.tiles[i % block.num_panels()][g];
+      (num_groups == 2 ? add_panel<2> : add_panel<1>)(panel, part, groups,
+                                                      {part.step == 0 ? nullptr : kept, last ? done : kept});
+      for (int32_t j = 0; last && j < num_groups; ++j) {
+        store_panel<kTerms>(args, groups[j], part, done[j]);
+      }
+    }
+  }
+}
+
+template <int32_t kTerms>
+void multiply_blocks(const MultiplyArgs& args, int32_t num_groups) {
+  constexpr int32_t kRows = kBlockPanels * kPanelRows;
+  const int32_t num_steps = (args.columns + kTileColumns - 1) / kTileColumns;
+  for (int32_t g = 0; g < num_groups; g += kBlockGroups) {
+    for (int32_t row = args.row_begin; row < args.row_end; row += kRows) {
+      multiply_block<kTerms>(
+          args, {row, smaller(kRows, args.row_end - row), g, smaller(kBlockGroups, num_groups - g), num_steps});
+    }
+  }
 }
 
 template <int32_t kTerms>
@@ -224,24 +381,12 @@ void multiply_group(const MultiplyArgs& args, const Group& group, int32_t row) {
 template <int32_t kTerms>
 void multiply(const MultiplyArgs& args) {
   const int32_t num_groups = (args.num_tokens + kGroupTokens<kTerms> - 1) / kGroupTokens<kTerms>;
-  const bool whole_steps = args.columns % kTileColumns == 0;
-  int32_t g = 0;
-  for (; whole_steps && g + kMaxGroups <= num_groups; g += kMaxGroups) {
-    const Group groups[kMaxGroups] = {group_at<kTerms>(args, g), group_at<kTerms>(args, g + 1)};
-    configure({.rows = kTileRows, .tokens = {groups[0].width, groups[1].width}});
-    int32_t row = args.row_begin;
-    for (; row + 2 * kTileRows <= args.row_end; row += 2 * kTileRows) {
-      multiply_square<kTerms>(args, groups, row);
+  if (num_groups >= kManyGroups) {
+    multiply_blocks<kTerms>(args, num_groups);
+  } else {
+    for (int32_t g = 0; g < num_groups; ++g) {
+      multiply_group<kTerms>(args, group_at<kTerms>(args, g), args.row_begin);
     }
-    if (row < args.row_end) {
-      MultiplyArgs rest = args;
-      rest.row_begin = row;
-      multiply_group<kTerms>(rest, groups[0], row);
-      multiply_group<kTerms>(rest, groups[1], row);
-    }
-  }
-  for (; g < num_groups; ++g) {
-    multiply_group<kTerms>(args, group_at<kTerms>(args, g), args.row_begin);
   }
   _tile_release();
 }
@@ -264,21 +409,28 @@ KIPP_INLINE __m512i round_pairs(__m512& low, __m512& high) {
   return bits;
 }
 
+// One step of a group: each term of each token is a row of pairs, which the turn makes a column.
 template <int32_t kTerms>
-void pack_token(const float* x, int32_t columns, int32_t width, uint32_t* out) {
-  for (int32_t c = 0; c < columns; c += kTileColumns) {
-    const int32_t count = smaller(kTileColumns, columns - c);
-    __m512 low = count >= kLanes ? _mm512_loadu_ps(x + c) : load_some(x + c, count).v;
-    __m512 high = count == kTileColumns ? _mm512_loadu_ps(x + c + kLanes)
-                                        : load_some(x + c + kLanes, count > kLanes ? count - kLanes : 0).v;
+KIPP_INLINE void pack_step(const float* x, ptrdiff_t columns, int32_t num_tokens, int32_t count, uint32_t* out) {
+  __m512i words[16] = {};
+  for (int32_t t = 0; t < num_tokens; ++t) {
+    const float* row = x + t * columns;
+    __m512 low = count >= kLanes ? _mm512_loadu_ps(row) : load_some(row, count).v;
+    __m512 high = count == kTileColumns ? _mm512_loadu_ps(row + kLanes)
+                                        : load_some(row + kLanes, count > kLanes ? count - kLanes : 0).v;
     for (int32_t term = 0; term < kTerms; ++term) {
-      alignas(64) uint32_t pairs[kTileRows];
-      _mm512_store_si512(pairs, round_pairs(low, high));
-      for (int32_t pair = 0; pair < kTileRows; ++pair) {
-        out[pair * width + term] = pairs[pair];
-      }
+      words[t * kTerms + term] = round_pairs(low, high);
     }
-    out += kTileRows * width;
+  }
+  const int32_t width = num_tokens * kTerms;
+  if (width == 1) {  // of every decoded token: nothing to turn
+    _mm512_storeu_si512(out, words[0]);
+    return;
+  }
+  transpose(words);
+  const auto present = static_cast<__mmask16>((1U << width) - 1U);
+  for (int32_t pair = 0; pair < kTileRows; ++pair) {
+    _mm512_mask_storeu_epi32(out + pair * width, present, words[pair]);
   }
 }
 
@@ -286,10 +438,11 @@ template <int32_t kTerms>
 void pack(const PackArgs& args, int32_t token_begin, int32_t token_end) {
   for (int32_t first = token_begin; first < token_end; first += kGroupTokens<kTerms>) {
     const int32_t tokens = smaller(kGroupTokens<kTerms>, args.num_tokens - first);
-    auto* group = reinterpret_cast<uint32_t*>(args.out + packed_bytes<kTerms>(first, args.columns));
-    for (int32_t t = 0; t < tokens; ++t) {
-      pack_token<kTerms>(args.x + ptrdiff_t{first + t} * args.columns, args.columns, tokens * kTerms,
-                         group + t * kTerms);
+    const float* x = args.x + ptrdiff_t{first} * args.columns;
+    auto* out = reinterpret_cast<uint32_t*>(args.out + packed_bytes<kTerms>(first, args.columns));
+    for (int32_t c = 0; c < args.columns; c += kTileColumns) {
+      pack_step<kTerms>(x + c, args.columns, tokens, smaller(kTileColumns, args.columns - c), out);
+      out += kTileRows * tokens * kTerms;
     }
   }
 }
