@@ -56,7 +56,7 @@ struct AttendArgs {
   int32_t group;           // query heads a KV head serves
   int32_t head_dim;
 };
-inline constexpr int32_t kMaxQueries = 16;
+inline constexpr int32_t kMaxQueries = 32;
 // Positions whose softmax is one running sum; segments are merged in order, so that threads can share a long context.
 inline constexpr int32_t kSegmentPositions = 512;
 // Floats of one segment's partial result: for each query the largest score, the sum of weights, and head_dim sums.

@@ -36,7 +36,11 @@ const Kernels& kernels() {
       .rms_norm = rms_norm,
       .rotate = rotate,
       .kv_write = kv_write,
+#if defined(__AMX_BF16__)
+      .attend = attend_amx,
+#else
       .attend = attend,
+#endif
       .merge = merge,
       .finish = finish,
       .swiglu = swiglu,

@@ -1,0 +1,304 @@
+// Attention in AMX tiles over K and V in BF16, a segment at a time: all scores, their softmax, then all sums of values.
+// K and V are exact; queries and weights enter as the sum of two BF16 numbers each (a relative error of 2^-18). Each
+// score is one chain of product-sums over the channels, each sum one chain over the segment's positions. A position
+// that a query does not see has the weight 0, which changes no bit of a sum: so chunks and tiles can be cut anywhere.
+#include "backend/cpu/kernels/level.h"
+#include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/kernels/tile_config.h"
+#include "backend/cpu/kernels/transpose.h"
+
+namespace kipp::cpu::KIPP_CPU_LEVEL {
+namespace {
+
+constexpr int32_t kTileRows = 16;
+constexpr int32_t kTileBytes = 64;  // of a row
+constexpr int32_t kTileQueries = 16;
+constexpr int32_t kQueryTiles = kMaxQueries / kTileQueries;
+constexpr int32_t kTerms = 2;          // of a query and of a weight
+constexpr int32_t kStepChannels = 32;  // of one tile product
+constexpr int32_t kMaxHeadDim = 256;
+constexpr int32_t kMaxSteps = kMaxHeadDim / kStepChannels;
+constexpr int32_t kSegmentBlocks = kSegmentPositions / kBlockPositions;
+constexpr float kMinusInfinity = -__builtin_inff();
+
+KIPP_INLINE int32_t smaller(int32_t a, int32_t b) {
+  return a < b ? a : b;
+}
+KIPP_INLINE int32_t larger(int32_t a, int32_t b) {
+  return a > b ? a : b;
+}
+
+struct alignas(64) Tile {
+  uint32_t words[kTileRows][kTileBytes / 4];
+};
+
+// What one call needs besides the partial result; lies on the stack.
+struct Scratch {
+  Tile queries[kQueryTiles][kMaxSteps][kTerms];  // right operands: [pairs of channels][queries]
+  alignas(64) float scores[kQueryTiles][kSegmentPositions][kTileQueries];
+  Tile weights[kSegmentBlocks][kQueryTiles][kTerms];  // left operands: [queries][positions]
+  Tile values[2][2];                                  // right operands: [pairs of positions][channels]
+};
+
+// The tile's queries and the segment's positions.
+struct Work {
+  const AttendArgs& args;
+  int32_t num_queries;
+  int32_t num_query_tiles;
+  int32_t first_block;  // of the segment
+  int32_t count;        // positions up to the last one that a query sees; may exceed the segment
+
+  int32_t num_positions() const { return smaller(count, kSegmentPositions); }
+  int32_t num_blocks() const { return (num_positions() + kBlockPositions - 1) / kBlockPositions; }
+  int32_t num_steps() const { return args.head_dim / kStepChannels; }
+  const uint16_t* vector(const std::byte* const* blocks, int32_t block, int32_t position) const {
+    return reinterpret_cast<const uint16_t*>(blocks[first_block + block] + args.head_offset) +
+           position * args.position_stride;
+  }
+  // How many of the segment's positions each query of a tile sees; 0 for lanes without one.
+  __m512i visible(int32_t tile) const {
+    alignas(64) int32_t counts[kTileQueries];
+    for (int32_t lane = 0; lane < kTileQueries; ++lane) {
+      const int32_t query = tile * kTileQueries + lane;
+      const int32_t token = query / args.group;
+      const int32_t seen = args.first_position + token + 1 - first_block * kBlockPositions;
+      counts[lane] = query < num_queries ? larger(0, smaller(seen, kSegmentPositions)) : 0;
+    }
+    return _mm512_load_si512(counts);
+  }
+};
+
+// BF16 of both vectors, the second's in the upper halves of the words; each becomes what its BF16 leaves.
+KIPP_INLINE __m512i next_terms(__m512& low, __m512& high) {
+  const __m512bh both = _mm512_cvtne2ps_pbh(high, low);
+  __m512i bits;
+  __builtin_memcpy(&bits, &both, sizeof bits);
+  const __m512i low_bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(bits)), 16);
+  const __m512i high_bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti32x8_epi32(bits, 1)), 16);
+  low = _mm512_sub_ps(low, _mm512_castsi512_ps(low_bits));
+  high = _mm512_sub_ps(high, _mm512_castsi512_ps(high_bits));
+  return _mm512_or_si512(_mm512_srli_epi32(low_bits, 16), high_bits);
+}
+
+// Queries as right operands: lane q of row i of a step holds channels 2i and 2i + 1 of query q.
+void pack_queries(const Work& work, Scratch& scratch) {
+  const AttendArgs& args = work.args;
+  for (int32_t tile = 0; tile < work.num_query_tiles; ++tile) {
+    const int32_t num_queries = smaller(kTileQueries, work.num_queries - tile * kTileQueries);
+    for (int32_t step = 0; step < work.num_steps(); ++step) {
+      __m512i low[kTileQueries] = {};
+      __m512i high[kTileQueries] = {};
+      for (int32_t lane = 0; lane < num_queries; ++lane) {
+        const int32_t q = tile * kTileQueries + lane;
+        const float* query = args.q + q / args.group * args.token_stride + ptrdiff_t{q % args.group} * args.head_dim;
+        low[lane] = _mm512_loadu_si512(query + step * kStepChannels);
+        high[lane] = _mm512_loadu_si512(query + step * kStepChannels + kLanes);
+      }
+      transpose(low);  // low[c]: channel c of every query
+      transpose(high);
+      for (int32_t pair = 0; pair < kTileRows; ++pair) {
+        const __m512i* channels = pair < kTileRows / 2 ? low + 2 * pair : high + 2 * pair - kTileRows;
+        __m512 even = _mm512_castsi512_ps(channels[0]);
+        __m512 odd = _mm512_castsi512_ps(channels[1]);
+        for (int32_t term = 0; term < kTerms; ++term) {
+          _mm512_store_si512(scratch.queries[tile][step][term].words[pair], next_terms(even, odd));
+        }
+      }
+    }
+  }
+}
+
+// Scores of a block's 32 positions, unscaled. Tiles 0 to 3 are sums, 4 and 5 K, 6 and 7 queries.
+template <int32_t kTiles>
+void score_block(const Work& work, int32_t block, Scratch& scratch) {
+  const ptrdiff_t stride = work.args.position_stride * 2;
+  const uint16_t* first = work.vector(work.args.keys, block, 0);
+  const uint16_t* second = first + kTileRows * work.args.position_stride;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int32_t step = 0; step < work.num_steps(); ++step) {
+    _tile_loadd(4, first + step * kStepChannels, stride);
+    _tile_loadd(5, second + step * kStepChannels, stride);
+    for (int32_t term = 0; term < kTerms; ++term) {
+      _tile_loadd(6, &scratch.queries[0][step][term], kTileBytes);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(1, 5, 6);
+      if constexpr (kTiles == 2) {
+        _tile_loadd(7, &scratch.queries[1][step][term], kTileBytes);
+        _tile_dpbf16ps(2, 4, 7);
+        _tile_dpbf16ps(3, 5, 7);
+      }
+    }
+  }
+  float(*scores)[kTileQueries] = scratch.scores[0] + ptrdiff_t{block} * kBlockPositions;
+  _tile_stored(0, scores, kTileBytes);
+  _tile_stored(1, scores + kTileRows, kTileBytes);
+  if constexpr (kTiles == 2) {
+    scores += kSegmentPositions;
+    _tile_stored(2, scores, kTileBytes);
+    _tile_stored(3, scores + kTileRows, kTileBytes);
+  }
+}
+
+// Few queries wait for memory: K of the next block but one and V of this one are asked for meanwhile.
+void prefetch_block(const Work& work, int32_t block) {
+  const int32_t bytes = work.args.head_dim * 2;
+  for (int32_t position = 0; position < kBlockPositions; ++position) {
+    if (block + 2 < work.num_blocks()) {
+      prefetch(work.vector(work.args.keys, block + 2, position), bytes);
+    }
+    prefetch(work.vector(work.args.values, block, position), bytes);
+  }
+}
+
+// exp(score - largest) of one position for each query that sees it, else 0.
+KIPP_INLINE __m512 weigh(const float* score, __m512 scale, __m512 largest, __mmask16 seen) {
+  const __m512 scaled = _mm512_mul_ps(_mm512_load_ps(score), scale);
+  return _mm512_maskz_mov_ps(seen, exp({_mm512_sub_ps(scaled, largest)}).v);
+}
+
+// Softmax of one tile of queries, a lane each: weights as left operands, the largest scores and the sums of weights.
+void weigh_tile(const Work& work, int32_t tile, Scratch& scratch, float* maximum, float* weight) {
+  constexpr int32_t kChains = 4;  // of sums: a position belongs to the chain of its number
+  const float(*scores)[kTileQueries] = scratch.scores[tile];
+  const __m512 scale = _mm512_set1_ps(1.0F / __builtin_sqrtf(static_cast<float>(work.args.head_dim)));
+  const __m512i visible = work.visible(tile);
+  const auto seen = [&](int32_t position)
+                        KIPP_INLINE_LAMBDA { return _mm512_cmpgt_epi32_mask(visible, _mm512_set1_epi32(position)); };
+  __m512 largest = _mm512_set1_ps(kMinusInfinity);
+  for (int32_t j = 0; j < work.num_positions(); ++j) {
+    largest = _mm512_mask_max_ps(largest, seen(j), _mm512_mul_ps(_mm512_load_ps(scores[j]), scale), largest);
+  }
+  __m512 sums[kChains] = {};
+  for (int32_t block = 0; block < work.num_blocks(); ++block) {
+    __m512i words[kTerms][kTileRows];
+    for (int32_t pair = 0; pair < kTileRows; ++pair) {
+      const int32_t j = block * kBlockPositions + 2 * pair;
+      __m512 even = weigh(scores[j], scale, largest, seen(j));
+      __m512 odd = weigh(scores[j + 1], scale, largest, seen(j + 1));
+      sums[2 * pair % kChains] = _mm512_add_ps(sums[2 * pair % kChains], even);
+      sums[2 * pair % kChains + 1] = _mm512_add_ps(sums[2 * pair % kChains + 1], odd);
+      for (int32_t term = 0; term < kTerms; ++term) {
+        words[term][pair] = next_terms(even, odd);
+      }
+    }
+    for (int32_t term = 0; term < kTerms; ++term) {
+      transpose(words[term]);
+      for (int32_t lane = 0; lane < kTileQueries; ++lane) {
+        _mm512_store_si512(scratch.weights[block][tile][term].words[lane], words[term][lane]);
+      }
+    }
+  }
+  _mm512_storeu_ps(maximum + tile * kTileQueries, largest);
+  _mm512_storeu_ps(weight + tile * kTileQueries,
+                   _mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])));
+}
+
+// Thirty-two channels of a block's V, two neighbouring positions to a word, zeros behind the last one seen. The first
+// tile has the lower halves of each 128 bits, the second the upper ones: what two unpacking instructions give.
+void pack_values(const Work& work, int32_t block, int32_t channel, Tile (&tiles)[2]) {
+  const int32_t count = work.num_positions() - block * kBlockPositions;
+  const auto row = [&](int32_t position) KIPP_INLINE_LAMBDA {
+    return position < count ? _mm512_loadu_si512(work.vector(work.args.values, block, position) + channel)
+                            : _mm512_setzero_si512();
+  };
+  for (int32_t pair = 0; pair < kTileRows; ++pair) {
+    const __m512i even = row(2 * pair);
+    const __m512i odd = row(2 * pair + 1);
+    _mm512_store_si512(tiles[0].words[pair], _mm512_unpacklo_epi16(even, odd));
+    _mm512_store_si512(tiles[1].words[pair], _mm512_unpackhi_epi16(even, odd));
+  }
+}
+
+// Sums of 32 channels as pack_values ordered them, to their places.
+void store_channels(const Tile& first, const Tile& second, int32_t num_queries, int32_t head_dim, float* sum) {
+  const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+  const __m512i high = _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
+  for (int32_t q = 0; q < num_queries; ++q) {
+    const __m512i a = _mm512_load_si512(first.words[q]);
+    const __m512i b = _mm512_load_si512(second.words[q]);
+    _mm512_storeu_si512(sum + ptrdiff_t{q} * head_dim, _mm512_permutex2var_epi32(a, low, b));
+    _mm512_storeu_si512(sum + ptrdiff_t{q} * head_dim + kLanes, _mm512_permutex2var_epi32(a, high, b));
+  }
+}
+
+// Weighted sums of 32 channels. Tiles 0 to 3 are sums, 4 and 5 weights, 6 and 7 V.
+template <int32_t kTiles>
+void add_values(const Work& work, int32_t channel, Scratch& scratch, float* sum) {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int32_t block = 0; block < work.num_blocks(); ++block) {
+    Tile(&values)[2] = scratch.values[block % 2];
+    pack_values(work, block, channel, values);
+    _tile_loadd(6, &values[0], kTileBytes);
+    _tile_loadd(7, &values[1], kTileBytes);
+    for (int32_t term = 0; term < kTerms; ++term) {
+      _tile_loadd(4, &scratch.weights[block][0][term], kTileBytes);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(1, 4, 7);
+      if constexpr (kTiles == 2) {
+        _tile_loadd(5, &scratch.weights[block][1][term], kTileBytes);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+      }
+    }
+  }
+  const int32_t head_dim = work.args.head_dim;
+  Tile done[2];
+  _tile_stored(0, &done[0], kTileBytes);
+  _tile_stored(1, &done[1], kTileBytes);
+  store_channels(done[0], done[1], smaller(kTileQueries, work.num_queries), head_dim, sum + channel);
+  if constexpr (kTiles == 2) {
+    _tile_stored(2, &done[0], kTileBytes);
+    _tile_stored(3, &done[1], kTileBytes);
+    store_channels(done[0], done[1], work.num_queries - kTileQueries, head_dim,
+                   sum + ptrdiff_t{kTileQueries} * head_dim + channel);
+  }
+}
+
+void configure() {
+  TileConfig config;
+  for (int32_t tile = 0; tile < 8; ++tile) {
+    config.set(tile, kTileRows, kTileBytes);
+  }
+  config.load();
+}
+
+template <int32_t kTiles>
+void attend_segment(const Work& work, float* buffer) {
+  Scratch scratch;
+  configure();
+  pack_queries(work, scratch);
+  for (int32_t block = 0; block < work.num_blocks(); ++block) {
+    if constexpr (kTiles == 1) {
+      prefetch_block(work, block);
+    }
+    score_block<kTiles>(work, block, scratch);
+  }
+  for (int32_t tile = 0; tile < kTiles; ++tile) {
+    weigh_tile(work, tile, scratch, buffer, buffer + kMaxQueries);
+  }
+  for (int32_t channel = 0; channel < work.args.head_dim; channel += kStepChannels) {
+    add_values<kTiles>(work, channel, scratch, buffer + 2 * kMaxQueries);
+  }
+  _tile_release();
+}
+
+}  // namespace
+
+void attend_amx(const AttendArgs& args, int32_t segment, float* buffer) {
+  if (args.type != KvType::kBf16 || args.head_dim % kStepChannels != 0 || args.head_dim > kMaxHeadDim) {
+    attend(args, segment, buffer);
+    return;
+  }
+  const int32_t num_queries = args.num_tokens * args.group;
+  const Work work{args, num_queries, (num_queries + kTileQueries - 1) / kTileQueries, segment * kSegmentBlocks,
+                  args.first_position + args.num_tokens - segment * kSegmentPositions};
+  (work.num_query_tiles == 1 ? attend_segment<1> : attend_segment<2>)(work, buffer);
+}
+
+}  // namespace kipp::cpu::KIPP_CPU_LEVEL
