@@ -12,9 +12,12 @@
 namespace kipp::cpu {
 namespace {
 
-constexpr int64_t kTaskCost = 1 << 16;         // elements or so: a few microseconds
-constexpr int64_t kTaskWeightBytes = 1 << 18;  // of a matrix product: they stay in the L2 cache for all tokens
-constexpr int32_t kTaskRows = 64;              // of a matrix product, at least and as a multiple: four AMX tiles
+constexpr int64_t kTaskCost = 1 << 16;            // elements or so: a few microseconds
+constexpr int64_t kTaskWeightBytes = 1 << 18;     // of a matrix product: they stay in the L2 cache for all tokens
+constexpr int64_t kMaxTaskWeightBytes = 1 << 21;  // of a product for few tokens
+constexpr int64_t kTasksPerThread = 4;            // of a product for few tokens: a late thread holds up little
+constexpr int32_t kFewTokens = 16;
+constexpr int32_t kTaskRows = 64;  // of a matrix product, at least and as a multiple: four AMX tiles
 
 template <typename T>
 void grow(AlignedBuffer<T>& buffer, size_t size, std::string_view what) {
@@ -28,10 +31,15 @@ void grow(AlignedBuffer<T>& buffer, size_t size, std::string_view what) {
   buffer = *std::move(larger);
 }
 
-int32_t task_rows(WeightType type, int32_t columns) {
-  const int64_t row_bytes = weight_row_bytes(type, columns);
-  const int64_t rows = kTaskWeightBytes / std::max<int64_t>(row_bytes, 1) / kTaskRows * kTaskRows;
-  return static_cast<int32_t>(std::max<int64_t>(rows, kTaskRows));
+// Rows of a task of a matrix product with `rows` in all. Few tokens read a matrix once: then long tasks, since each
+// begins with a wait for memory. Many read it again and again.
+int32_t task_rows(WeightType type, int32_t columns, int64_t rows, int32_t num_tokens, int32_t num_threads) {
+  const int64_t row_bytes = std::max<int64_t>(weight_row_bytes(type, columns), 1);
+  int64_t bytes = kTaskWeightBytes;
+  if (num_tokens <= kFewTokens) {
+    bytes = std::clamp(rows * row_bytes / (kTasksPerThread * int64_t{num_threads}), bytes, kMaxTaskWeightBytes);
+  }
+  return static_cast<int32_t>(std::max<int64_t>(bytes / row_bytes / kTaskRows * kTaskRows, kTaskRows));
 }
 
 const char* kv_suffix(KvType type) {
@@ -120,7 +128,11 @@ void CpuOperators::matmul(std::span<const host::Product> products, const float* 
   const MatmulKernel& kernel = kernels_.matmul[static_cast<size_t>(first.type)][static_cast<size_t>(precision_)];
   count(kernel.name);
   const std::byte* packed = pack(kernel, x, num_tokens, first.columns);
-  const int32_t rows_per_task = task_rows(first.type, first.columns);
+  int64_t rows = 0;
+  for (const host::Product& product : products) {
+    rows += product.weight->rows;
+  }
+  const int32_t rows_per_task = task_rows(first.type, first.columns, rows, num_tokens, threads_.num_threads());
   int64_t num_tasks = 0;
   for (const host::Product& product : products) {
     KIPP_CHECK(product.weight->type == first.type && product.weight->columns == first.columns);

@@ -368,6 +368,10 @@ void multiply_group(const MultiplyArgs& args, const Group& group, int32_t row) {
   configure({.rows = kTileRows, .tokens = {group.width, 0}});
   // A few tokens wait for memory, not for the chain of sums: then one tile of rows at a time asks for the next.
   const int32_t tiles = args.num_tokens <= kGroupTokens<kTerms> ? 1 : kMaxRowTiles;
+  if (tiles == 1) {
+    const ptrdiff_t row_bytes = ptrdiff_t{args.columns} * 2;
+    prefetch(args.weight + row * row_bytes, smaller(kTileRows, args.row_end - row) * static_cast<int32_t>(row_bytes));
+  }
   for (; row + kTileRows <= args.row_end; row += tiles * kTileRows) {
     multiply_rows<kTerms>(args, group, row, smaller(tiles, (args.row_end - row) / kTileRows), kTileRows);
   }
