@@ -38,11 +38,22 @@ struct BlockWork {
   int32_t begin, end;
   int32_t count;
   const float* const* queries;  // [kMaxQueries] of the tile
+  bool asks_ahead;              // for V of this block and K of the next: few queries wait for memory
+
   template <typename Element>
   const Element* vector(const std::byte* const* blocks, int32_t position) const {
     return reinterpret_cast<const Element*>(blocks[block] + args.head_offset) + position * args.position_stride;
   }
 };
+
+template <typename Element>
+KIPP_INLINE void ask_ahead(const BlockWork& work, int32_t position) {
+  const auto bytes = static_cast<int32_t>(sizeof(Element)) * work.args.head_dim;
+  prefetch(work.vector<Element>(work.args.values, position), bytes);
+  BlockWork next = work;
+  ++next.block;
+  prefetch(next.vector<Element>(work.args.keys, position), bytes);
+}
 
 using Scores = float[kMaxQueries][kBlockPositions];
 
@@ -52,6 +63,9 @@ void score(const BlockWork& work, float scale, Scores& scores) {
   constexpr int32_t kRegisters = kHeadDim / kLanes;
   for (int32_t j = 0; j < work.count; ++j) {
     const Element* key = work.vector<Element>(work.args.keys, j);
+    if (work.asks_ahead) {
+      ask_ahead<Element>(work, j);
+    }
     if constexpr (kHeadDim > 0) {
       F16 wide[size_t{kRegisters}];
       for (int32_t i = 0; i < kRegisters; ++i) {
@@ -171,15 +185,18 @@ void attend_segment(const AttendArgs& args, int32_t segment, const Partial& part
   for (int32_t q = 0; q < args.num_tokens * args.group; ++q) {
     queries[q] = args.q + q / args.group * args.token_stride + ptrdiff_t{q % args.group} * args.head_dim;
   }
+  constexpr int32_t kFewQueries = 8;
+  const int32_t num_queries = args.num_tokens * args.group;
   for (int32_t b = first_block; b * kBlockPositions < end; ++b) {
     const int32_t begin = b * kBlockPositions;
+    const bool asks_ahead = num_queries <= kFewQueries && begin + kBlockPositions < end;
     if (begin + kBlockPositions <= args.first_position + 1) {  // the whole block is visible to every token
-      attend_block<Element>({args, b, 0, args.num_tokens * args.group, kBlockPositions, queries}, partial);
+      attend_block<Element>({args, b, 0, num_queries, kBlockPositions, queries, asks_ahead}, partial);
       continue;
     }
     for (int32_t t = larger(0, begin - args.first_position); t < args.num_tokens; ++t) {
       const int32_t count = smaller(kBlockPositions, args.first_position + t + 1 - begin);
-      attend_block<Element>({args, b, t * args.group, (t + 1) * args.group, count, queries}, partial);
+      attend_block<Element>({args, b, t * args.group, (t + 1) * args.group, count, queries, asks_ahead}, partial);
     }
   }
 }
