@@ -38,8 +38,9 @@ class Operators {
   // x: [num_tokens][columns of every weight]
   virtual void matmul(std::span<const Product> products, const float* x, int32_t num_tokens) = 0;
   virtual void rope(const RopeArgs& args) = 0;
-  virtual void kv_write(const KvWriteArgs& args) = 0;
-  virtual void attention(const AttentionArgs& args) = 0;
+  // All spans of the step at once, so that threads share them; no two write the same position.
+  virtual void kv_write(std::span<const KvWriteArgs> spans) = 0;
+  virtual void attention(std::span<const AttentionArgs> spans) = 0;
   virtual void stateless_attention(const StatelessAttentionArgs& args) = 0;
   virtual void swiglu(const SwigluArgs& args) = 0;
   virtual void residual_add(const ResidualAddArgs& args) = 0;
