@@ -68,6 +68,48 @@ TEST(StepTest, BatchedEqualsIsolated) {
   }
 }
 
+// One sequence whose attention is cut into segments, a prompt's chunk and single tokens at a segment's border and at
+// the very start, in one step.
+TEST(StepTest, ALongContextAmongShortOnesEqualsIsolated) {
+  constexpr size_t kHeld[] = {1540, 50, 0, 33};
+  constexpr size_t kNew[] = {1, 40, 1, 1};
+  ModelOptions options = twin_options();
+  options.context = 1600;
+  options.num_blocks = 60;
+  std::vector<std::vector<int32_t>> tokens;
+  std::vector<Logits> expected;
+  options.num_threads = 1;
+  const auto alone = open_twin(options);
+  ASSERT_NE(alone, nullptr);
+  for (size_t r = 0; r < std::size(kHeld); ++r) {
+    tokens.push_back(draw_tokens(kHeld[r] + kNew[r], 70 + r));
+    Session session = *alone->new_session();
+    ASSERT_TRUE(session.append(tokens[r]));
+    expected.emplace_back(session.logits().begin(), session.logits().end());
+  }
+  const bool is_oracle = options.backend == "oracle";  // seconds for each number of threads
+  for (const int32_t num_threads : is_oracle ? std::vector{2} : std::vector{1, 2, 5}) {
+    options.num_threads = num_threads;
+    const auto model = open_twin(options);
+    ASSERT_NE(model, nullptr);
+    std::vector<Session> sessions;
+    std::vector<std::vector<int32_t>> last_rows;
+    for (size_t r = 0; r < std::size(kHeld); ++r) {
+      sessions.push_back(*model->new_session());
+      ASSERT_TRUE(kHeld[r] == 0 || sessions[r].append(std::span(tokens[r]).first(kHeld[r])));
+      last_rows.push_back({static_cast<int32_t>(kNew[r]) - 1});
+    }
+    std::vector<Model::StepRequest> requests;
+    for (size_t r = 0; r < std::size(kHeld); ++r) {
+      requests.push_back({&sessions[r], std::span(tokens[r]).subspan(kHeld[r]), last_rows[r]});
+    }
+    ASSERT_TRUE(model->step(requests));
+    for (size_t r = 0; r < std::size(kHeld); ++r) {
+      EXPECT_TRUE(same_bits(sessions[r].logits(), expected[r])) << "request " << r << ", " << num_threads << " threads";
+    }
+  }
+}
+
 class StepErrorTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -109,24 +109,30 @@ TEST(ThreadedOperatorsTest, Rope) {
       x.size(), [&](float* out) { rope(with(out)); }, [&](ThreadedOperators& ops, float* out) { ops.rope(with(out)); });
 }
 
-TEST(ThreadedOperatorsTest, KvWriteAndAttention) {
+TEST(ThreadedOperatorsTest, KvWriteAndAttentionOfTwoSpans) {
   Draw draw(34);
   const auto k = draw.floats(150 * 8 * 128);
   const auto v = draw.floats(150 * 8 * 128);
-  const auto q = draw.floats(50 * 16 * 128);
-  PagedPool pool(draw, 150, 8, 128, KvType::kBf16);
-  const KvWriteArgs write{k.data(), v.data(), pool.view(), pool.block_table().data(), 0, 150, 8, 128};
+  const auto q = draw.floats(51 * 16 * 128);
+  PagedPool pools[] = {PagedPool(draw, 150, 8, 128, KvType::kBf16), PagedPool(draw, 40, 8, 128, KvType::kBf16)};
+  const auto view = [&](size_t i) { return std::pair(pools[i].view(), pools[i].block_table().data()); };
+  const KvWriteArgs writes[] = {{k.data(), v.data(), view(0).first, view(0).second, 0, 150, 8, 128},
+                                {v.data(), k.data(), view(1).first, view(1).second, 0, 40, 8, 128}};
   const auto with = [&](float* out) {
-    return AttentionArgs{q.data(), pool.view(), pool.block_table().data(), out, 100, 50, 16, 8, 128};
+    const ptrdiff_t row = 50 * 16 * 128;
+    return std::vector<AttentionArgs>{{q.data(), view(0).first, view(0).second, out, 100, 50, 16, 8, 128},
+                                      {q.data() + row, view(1).first, view(1).second, out + row, 39, 1, 16, 8, 128}};
   };
   expect_same_bits(
       q.size(),
       [&](float* out) {
-        kv_write(write);
-        attention(with(out));
+        for (size_t i = 0; i < 2; ++i) {
+          kv_write(writes[i]);
+          attention(with(out)[i]);
+        }
       },
       [&](ThreadedOperators& ops, float* out) {
-        ops.kv_write(write);
+        ops.kv_write(writes);
         ops.attention(with(out));
       });
 }

@@ -3,33 +3,18 @@
 #include "backend/cpu/cpu_operators.h"
 
 #include <algorithm>
-#include <cmath>
-#include <new>
 
 #include "backend/cpu/operator_table.h"
+#include "backend/cpu/tasks.h"
 #include "base/check.h"
 
 namespace kipp::cpu {
 namespace {
 
-constexpr int64_t kTaskCost = 1 << 16;            // elements or so: a few microseconds
 constexpr int64_t kTaskWeightBytes = 1 << 18;     // of a matrix product: they stay in the L2 cache for all tokens
 constexpr int64_t kMaxTaskWeightBytes = 1 << 21;  // of a product for few tokens
-constexpr int64_t kTasksPerThread = 4;            // of a product for few tokens: a late thread holds up little
 constexpr int32_t kFewTokens = 16;
 constexpr int32_t kTaskRows = 64;  // of a matrix product, at least and as a multiple: four AMX tiles
-
-template <typename T>
-void grow(AlignedBuffer<T>& buffer, size_t size, std::string_view what) {
-  if (buffer.size() >= size) {
-    return;
-  }
-  auto larger = AlignedBuffer<T>::create(size, what);
-  if (!larger) {
-    throw std::bad_alloc();
-  }
-  buffer = *std::move(larger);
-}
 
 // Rows of a task of a matrix product with `rows` in all. Few tokens read a matrix once: then long tasks, since each
 // begins with a wait for memory. Many read it again and again.
@@ -46,10 +31,21 @@ const char* kv_suffix(KvType type) {
   return type == KvType::kBf16 ? "_bf16" : "_f32";
 }
 
+// Tokens [begin, end) of the span.
+KvWriteArgs part_of(const KvWriteArgs& span, int64_t begin, int64_t end) {
+  const ptrdiff_t width = ptrdiff_t{span.num_kv_heads} * span.head_dim;
+  KvWriteArgs part = span;
+  part.k += begin * width;
+  part.v += begin * width;
+  part.first_position += static_cast<int32_t>(begin);
+  part.num_tokens = static_cast<int32_t>(end - begin);
+  return part;
+}
+
 }  // namespace
 
 CpuOperators::CpuOperators(const Kernels& kernels, Precision precision, int32_t num_threads)
-    : kernels_(kernels), precision_(precision), threads_(num_threads) {
+    : kernels_(kernels), precision_(precision), threads_(num_threads), attention_tasks_(kernels, threads_) {
   for (const char* name : {"attention_bf16", "attention_f32", "embedding", "kv_write_bf16", "kv_write_f32",
                            "residual_add", "rms_norm", "rope", "stateless_attention", "swiglu"}) {
     counts_.emplace(name, 0);
@@ -65,24 +61,11 @@ void CpuOperators::for_each(int64_t count, int64_t item_cost, const ThreadPool::
   threads_.parallel_for(count, threads_.grain_for(count, item_cost, kTaskCost), body);
 }
 
-void rotary_angles(std::span<const int32_t> positions, int32_t head_dim, float theta, std::vector<float>& cosines,
-                   std::vector<float>& sines) {
-  const auto half = static_cast<size_t>(head_dim / 2);
-  cosines.resize(positions.size() * half);
-  sines.resize(positions.size() * half);
-  for (size_t i = 0; i < half; ++i) {
-    const double exponent = 2.0 * static_cast<double>(i) / head_dim;
-    const float frequency = 1.0F / static_cast<float>(std::pow(static_cast<double>(theta), exponent));
-    for (size_t t = 0; t < positions.size(); ++t) {
-      const float angle = static_cast<float>(positions[t]) * frequency;
-      cosines[t * half + i] = static_cast<float>(std::cos(static_cast<double>(angle)));
-      sines[t * half + i] = static_cast<float>(std::sin(static_cast<double>(angle)));
-    }
-  }
-}
-
 void CpuOperators::begin_step(std::span<const int32_t> positions, const Dimensions& dimensions) {
-  rotary_angles(positions, dimensions.head_dim, dimensions.rope_theta, cosines_, sines_);
+  constexpr int64_t kSineCost = 64;
+  angles_.reset(positions, dimensions.head_dim, dimensions.rope_theta);
+  for_each(std::ssize(positions), kSineCost * dimensions.head_dim,
+           [&](int64_t begin, int64_t end) { angles_.fill(begin, end); });
 }
 
 void CpuOperators::embedding(const EmbeddingArgs& args) {
@@ -162,162 +145,44 @@ void CpuOperators::matmul(std::span<const host::Product> products, const float* 
 
 void CpuOperators::rope(const RopeArgs& args) {
   count("rope");
-  const ptrdiff_t half = args.head_dim / 2;
   for_each(args.num_tokens, int64_t{args.head_dim} * args.num_heads, [&](int64_t begin, int64_t end) {
     RopeArgs part = args;
     part.x += begin * args.num_heads * args.head_dim;
     part.positions += begin;
     part.num_tokens = static_cast<int32_t>(end - begin);
-    kernels_.rotate(part, cosines_.data() + begin * half, sines_.data() + begin * half);
+    kernels_.rotate(part, angles_.cosines(begin), angles_.sines(begin));
   });
 }
 
-void CpuOperators::kv_write(const KvWriteArgs& args) {
-  count(std::string("kv_write") + kv_suffix(args.kv.type));
-  const int64_t cost = 2 * int64_t{args.num_kv_heads} * args.head_dim;
-  for_each(args.num_tokens, cost, [&](int64_t begin, int64_t end) {
-    KvWriteArgs part = args;
-    const ptrdiff_t width = ptrdiff_t{args.num_kv_heads} * args.head_dim;
-    part.k += begin * width;
-    part.v += begin * width;
-    part.first_position += static_cast<int32_t>(begin);
-    part.num_tokens = static_cast<int32_t>(end - begin);
-    kernels_.kv_write(part);
-  });
-}
-
-// One span's queries over blocks whose addresses are known.
-struct CpuOperators::AttentionWork {
-  AttendArgs all;  // of KV head 0 and the span's first token
-  int32_t num_kv_heads;
-  ptrdiff_t head_stride_bytes;  // from one KV head's K (V) to the next's
-
-  int32_t tile_tokens() const { return std::max(1, kMaxQueries / all.group); }
-  int32_t num_tiles() const { return (all.num_tokens + tile_tokens() - 1) / tile_tokens(); }
-  int64_t num_items() const { return int64_t{num_tiles()} * num_kv_heads; }
-
-  // Tiles of one KV head follow each other, so that its K and V stay in a thread's cache.
-  AttendArgs item(int64_t index) const {
-    const auto head = static_cast<int32_t>(index / num_tiles());
-    const auto first = static_cast<int32_t>(index % num_tiles()) * tile_tokens();
-    AttendArgs args = all;
-    args.q += first * all.token_stride + ptrdiff_t{head} * all.group * all.head_dim;
-    args.out += first * all.token_stride + ptrdiff_t{head} * all.group * all.head_dim;
-    args.head_offset = head * head_stride_bytes;
-    args.first_position += first;
-    args.num_tokens = std::min(tile_tokens(), all.num_tokens - first);
-    return args;
+void CpuOperators::kv_write(std::span<const KvWriteArgs> spans) {
+  const KvWriteArgs& first = spans.front();
+  count(std::string("kv_write") + kv_suffix(first.kv.type));
+  int64_t num_tokens = 0;
+  for (const KvWriteArgs& span : spans) {
+    num_tokens += span.num_tokens;
   }
-};
-
-namespace {
-
-int32_t num_segments(const AttendArgs& args) {
-  return (args.first_position + args.num_tokens + kSegmentPositions - 1) / kSegmentPositions;
-}
-
-}  // namespace
-
-float* CpuOperators::partials(size_t count) {
-  grow(partials_, count, "partial sums of attention");
-  return partials_.data();
-}
-
-void CpuOperators::attend_all(const AttentionWork& work) {
-  KIPP_CHECK(work.all.group <= kMaxQueries);
-  const int32_t segments = num_segments(work.all);
-  if (segments > 1 && work.num_items() < 2 * int64_t{threads_.num_threads()}) {
-    attend_in_segments(work, segments);
-    return;
-  }
-  const int64_t cost = 4 * int64_t{work.all.head_dim} * (work.all.first_position + work.all.num_tokens);
-  for_each(work.num_items(), cost, [&](int64_t begin, int64_t end) {
-    const auto size = static_cast<size_t>(partial_floats(work.all.head_dim));
-    std::vector<float> total(size);
-    std::vector<float> later(size);
-    for (int64_t i = begin; i < end; ++i) {
-      const AttendArgs args = work.item(i);
-      kernels_.attend(args, 0, total.data());
-      for (int32_t segment = 1; segment < num_segments(args); ++segment) {
-        kernels_.attend(args, segment, later.data());
-        kernels_.merge(args, later.data(), total.data());
+  const int64_t cost = 2 * int64_t{first.num_kv_heads} * first.head_dim;
+  for_each(num_tokens, cost, [&](int64_t begin, int64_t end) {
+    int64_t row = 0;  // of the span's first token
+    for (const KvWriteArgs& span : spans) {
+      const int64_t from = std::max(begin - row, int64_t{0});
+      const int64_t to = std::min<int64_t>(end - row, span.num_tokens);
+      if (from < to) {
+        kernels_.kv_write(part_of(span, from, to));
       }
-      kernels_.finish(args, total.data());
+      row += span.num_tokens;
     }
   });
 }
 
-// Few queries over a long context: threads share an item's segments, which are then merged in order.
-void CpuOperators::attend_in_segments(const AttentionWork& work, int32_t segments) {
-  const ptrdiff_t size = partial_floats(work.all.head_dim);
-  float* buffer = partials(static_cast<size_t>(work.num_items() * segments * size));
-  threads_.parallel_for(work.num_items() * segments, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      kernels_.attend(work.item(i / segments), static_cast<int32_t>(i % segments), buffer + i * size);
-    }
-  });
-  for (int64_t item = 0; item < work.num_items(); ++item) {
-    const AttendArgs args = work.item(item);
-    float* total = buffer + item * segments * size;
-    for (int32_t segment = 1; segment < segments; ++segment) {
-      kernels_.merge(args, total + segment * size, total);
-    }
-    kernels_.finish(args, total);
-  }
+void CpuOperators::attention(std::span<const AttentionArgs> spans) {
+  count(std::string("attention") + kv_suffix(spans.front().kv.type));
+  attention_tasks_.run(spans);
 }
 
-void CpuOperators::attention(const AttentionArgs& args) {
-  count(std::string("attention") + kv_suffix(args.kv.type));
-  const int32_t num_blocks = (args.first_position + args.num_tokens + kBlockPositions - 1) / kBlockPositions;
-  const ptrdiff_t element = args.kv.type == KvType::kBf16 ? 2 : 4;
-  const ptrdiff_t head_bytes = ptrdiff_t{kBlockPositions} * args.head_dim * element;
-  keys_.clear();
-  values_.clear();
-  for (int32_t b = 0; b < num_blocks; ++b) {
-    const std::byte* block = args.kv.blocks + args.block_table[b] * args.kv.block_stride_bytes;
-    keys_.push_back(block);
-    values_.push_back(block + args.num_kv_heads * head_bytes);
-  }
-  attend_all({.all = {.q = args.q,
-                      .out = args.out,
-                      .token_stride = ptrdiff_t{args.num_query_heads} * args.head_dim,
-                      .keys = keys_.data(),
-                      .values = values_.data(),
-                      .head_offset = 0,
-                      .position_stride = args.head_dim,
-                      .type = args.kv.type,
-                      .first_position = args.first_position,
-                      .num_tokens = args.num_tokens,
-                      .group = args.num_query_heads / args.num_kv_heads,
-                      .head_dim = args.head_dim},
-              .num_kv_heads = args.num_kv_heads,
-              .head_stride_bytes = head_bytes});
-}
-
-// A prompt's plain arrays: the kernel's runs of 32 positions follow each other.
 void CpuOperators::stateless_attention(const host::StatelessAttentionArgs& args) {
   count("stateless_attention");
-  const ptrdiff_t width = ptrdiff_t{args.num_kv_heads} * args.head_dim;
-  std::vector<const std::byte*> keys;
-  std::vector<const std::byte*> values;
-  for (ptrdiff_t token = 0; token < args.num_tokens; token += kBlockPositions) {
-    keys.push_back(reinterpret_cast<const std::byte*>(args.k + token * width));
-    values.push_back(reinterpret_cast<const std::byte*>(args.v + token * width));
-  }
-  attend_all({.all = {.q = args.q,
-                      .out = args.out,
-                      .token_stride = ptrdiff_t{args.num_query_heads} * args.head_dim,
-                      .keys = keys.data(),
-                      .values = values.data(),
-                      .head_offset = 0,
-                      .position_stride = width,
-                      .type = KvType::kF32,
-                      .first_position = 0,
-                      .num_tokens = args.num_tokens,
-                      .group = args.num_query_heads / args.num_kv_heads,
-                      .head_dim = args.head_dim},
-              .num_kv_heads = args.num_kv_heads,
-              .head_stride_bytes = args.head_dim * static_cast<ptrdiff_t>(sizeof(float))});
+  attention_tasks_.run_stateless(args);
 }
 
 void CpuOperators::swiglu(const SwigluArgs& args) {

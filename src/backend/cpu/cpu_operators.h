@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu/attention_tasks.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/rotary_angles.h"
 #include "backend/host/operators.h"
 #include "base/aligned_buffer.h"
 #include "base/thread_pool.h"
@@ -25,8 +27,8 @@ class CpuOperators final : public host::Operators {
   void rms_norm(const RmsNormArgs& args) override;
   void matmul(std::span<const host::Product> products, const float* x, int32_t num_tokens) override;
   void rope(const RopeArgs& args) override;
-  void kv_write(const KvWriteArgs& args) override;
-  void attention(const AttentionArgs& args) override;
+  void kv_write(std::span<const KvWriteArgs> spans) override;
+  void attention(std::span<const AttentionArgs> spans) override;
   void stateless_attention(const host::StatelessAttentionArgs& args) override;
   void swiglu(const SwigluArgs& args) override;
   void residual_add(const ResidualAddArgs& args) override;
@@ -35,27 +37,17 @@ class CpuOperators final : public host::Operators {
   const OperatorTable& table() const override;
 
  private:
-  struct AttentionWork;
-
   void count(const std::string& name);
   void for_each(int64_t count, int64_t item_cost, const ThreadPool::Body& body);
   const std::byte* pack(const MatmulKernel& kernel, const float* x, int32_t num_tokens, int32_t columns);
-  void attend_all(const AttentionWork& work);
-  void attend_in_segments(const AttentionWork& work, int32_t num_segments);
-  float* partials(size_t count);
 
   const Kernels& kernels_;
   Precision precision_;
   ThreadPool threads_;
-  AlignedBuffer<std::byte> packed_;              // activations of the product under way
-  AlignedBuffer<float> partials_;                // of an attention whose segments several threads share
-  std::vector<float> cosines_, sines_;           // [positions of the step][head_dim / 2]
-  std::vector<const std::byte*> keys_, values_;  // blocks of the span under way
+  AttentionTasks attention_tasks_;
+  AlignedBuffer<std::byte> packed_;  // activations of the product under way
+  RotaryAngles angles_;              // of the step's positions
   std::map<std::string, uint64_t, std::less<>> counts_;
 };
-
-// [num_positions][head_dim / 2] cosines and sines of the rotary angles, as the operator contract defines them.
-void rotary_angles(std::span<const int32_t> positions, int32_t head_dim, float theta, std::vector<float>& cosines,
-                   std::vector<float>& sines);
 
 }  // namespace kipp::cpu

@@ -56,6 +56,14 @@ struct AttendArgs {
   int32_t group;           // query heads a KV head serves
   int32_t head_dim;
 };
+
+// K that the calling thread reads next, where that is known: a kernel that waits for memory asks for it early.
+struct UpcomingKeys {
+  const std::byte* const* keys = nullptr;  // the segment's blocks; head offset and strides: as AttendArgs has them
+  ptrdiff_t head_offset = 0;
+  int32_t num_blocks = 0;
+};
+
 inline constexpr int32_t kMaxQueries = 32;
 // Positions whose softmax is one running sum; segments are merged in order, so that threads can share a long context.
 inline constexpr int32_t kSegmentPositions = 512;
@@ -88,7 +96,7 @@ struct Kernels {
   void (*rotate)(const RopeArgs& args, const float* cosines, const float* sines);
   void (*kv_write)(const KvWriteArgs& args);
   // Segment `segment` of the tile's positions into partial[partial_floats(head_dim)].
-  void (*attend)(const AttendArgs& args, int32_t segment, float* partial);
+  void (*attend)(const AttendArgs& args, int32_t segment, const UpcomingKeys& next, float* partial);
   // Merges a later segment into `total`.
   void (*merge)(const AttendArgs& args, const float* partial, float* total);
   // The quotient: writes out.

@@ -19,8 +19,8 @@ struct Exported {
 
   static void embedding(const EmbeddingArgs& args) { operators().embedding(args); }
   static void rms_norm(const RmsNormArgs& args) { operators().rms_norm(args); }
-  static void kv_write(const KvWriteArgs& args) { operators().kv_write(args); }
-  static void attention(const AttentionArgs& args) { operators().attention(args); }
+  static void kv_write(const KvWriteArgs& args) { operators().kv_write({&args, 1}); }
+  static void attention(const AttentionArgs& args) { operators().attention({&args, 1}); }
   static void swiglu(const SwigluArgs& args) { operators().swiglu(args); }
   static void residual_add(const ResidualAddArgs& args) { operators().residual_add(args); }
 

@@ -3,11 +3,18 @@
 #include "backend/host/forward.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/seeded_fault.h"
 
 namespace kipp::host {
 namespace {
+
+// What attention does for each span; from layer to layer only `kv` changes.
+struct PagedSpans {
+  std::vector<KvWriteArgs> writes;
+  std::vector<AttentionArgs> attentions;
+};
 
 // All steps of one forward pass share these.
 struct Pass {
@@ -67,33 +74,46 @@ void norm_and_rotate(const Pass& pass, float* heads, const uint16_t* weight, int
                  .theta = pass.dims.rope_theta});
 }
 
-// Every span attends to its own sequence, whose new K and V go into the pool first.
-void paged_attention(const Pass& pass, const KvLayerView& kv) {
+PagedSpans paged_spans(const Pass& pass) {
   const Dimensions& dims = pass.dims;
+  PagedSpans spans;
   ptrdiff_t row = 0;  // of the span's first token
   for (const Span& span : pass.input.spans) {
-    pass.ops.kv_write({.k = pass.w.key.data() + row * dims.kv_width(),
-                       .v = pass.w.value.data() + row * dims.kv_width(),
-                       .kv = kv,
-                       .block_table = span.block_table.data(),
-                       .first_position = span.first_position,
-                       .num_tokens = span.num_tokens,
-                       .num_kv_heads = dims.num_kv_heads,
-                       .head_dim = dims.head_dim});
-    pass.ops.attention({.q = pass.w.query.data() + row * dims.query_width(),
-                        .kv = kv,
-                        .block_table = span.block_table.data(),
-                        .out = pass.w.attended.data() + row * dims.query_width(),
-                        .first_position = span.first_position,
-                        .num_tokens = span.num_tokens,
-                        .num_query_heads = dims.num_query_heads,
-                        .num_kv_heads = dims.num_kv_heads,
-                        .head_dim = dims.head_dim});
+    spans.writes.push_back({.k = pass.w.key.data() + row * dims.kv_width(),
+                            .v = pass.w.value.data() + row * dims.kv_width(),
+                            .kv = {},
+                            .block_table = span.block_table.data(),
+                            .first_position = span.first_position,
+                            .num_tokens = span.num_tokens,
+                            .num_kv_heads = dims.num_kv_heads,
+                            .head_dim = dims.head_dim});
+    spans.attentions.push_back({.q = pass.w.query.data() + row * dims.query_width(),
+                                .kv = {},
+                                .block_table = span.block_table.data(),
+                                .out = pass.w.attended.data() + row * dims.query_width(),
+                                .first_position = span.first_position,
+                                .num_tokens = span.num_tokens,
+                                .num_query_heads = dims.num_query_heads,
+                                .num_kv_heads = dims.num_kv_heads,
+                                .head_dim = dims.head_dim});
     row += span.num_tokens;
   }
+  return spans;
 }
 
-void attention_block(const Pass& pass, const Layer& layer, const KvLayerView& kv) {
+// Every span attends to its own sequence, whose new K and V go into the pool first.
+void paged_attention(const Pass& pass, PagedSpans& spans, const KvLayerView& kv) {
+  for (KvWriteArgs& write : spans.writes) {
+    write.kv = kv;
+  }
+  for (AttentionArgs& attention : spans.attentions) {
+    attention.kv = kv;
+  }
+  pass.ops.kv_write(spans.writes);
+  pass.ops.attention(spans.attentions);
+}
+
+void attention_block(const Pass& pass, PagedSpans& spans, const Layer& layer, const KvLayerView& kv) {
   const int32_t num_tokens = pass.input.num_tokens;
   Workspace& w = pass.w;
   hidden_norm(pass, w.residual.data(), layer.attention_norm, w.normed.data(), num_tokens);
@@ -104,7 +124,7 @@ void attention_block(const Pass& pass, const Layer& layer, const KvLayerView& kv
   norm_and_rotate(pass, w.query.data(), layer.query_norm, pass.dims.num_query_heads);
   const uint16_t* key_norm = seeded(Fault::kKeyNormSwapped) ? layer.query_norm : layer.key_norm;
   norm_and_rotate(pass, w.key.data(), key_norm, pass.dims.num_kv_heads);
-  paged_attention(pass, kv);
+  paged_attention(pass, spans, kv);
   matmul(pass, layer.output_projection, w.attended.data(), w.delta.data(), num_tokens);
   pass.ops.residual_add({w.residual.data(), w.delta.data(), int64_t{num_tokens} * pass.dims.hidden});
 }
@@ -137,6 +157,7 @@ void output_head(const Pass& pass, const HostModel& model) {
 void forward(const HostModel& model, const StepInput& input, KvStorage& kv, Workspace& workspace, Operators& ops) {
   const Pass pass{model.dimensions, input, kv, workspace, ops};
   fill_positions(pass);
+  PagedSpans spans = paged_spans(pass);
   ops.begin_step({workspace.positions.data(), static_cast<size_t>(input.num_tokens)}, model.dimensions);
   ops.embedding({.table = model.token_embedding,
                  .ids = workspace.ids.data(),
@@ -145,7 +166,7 @@ void forward(const HostModel& model, const StepInput& input, KvStorage& kv, Work
                  .hidden = model.dimensions.hidden});
   for (int32_t l = 0; l < model.dimensions.num_layers; ++l) {
     const Layer& layer = model.layers[static_cast<size_t>(l)];
-    attention_block(pass, layer, kv.layer(l));
+    attention_block(pass, spans, layer, kv.layer(l));
     ffn_block(pass, layer);
   }
   if (!input.head_rows.empty()) {

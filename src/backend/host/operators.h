@@ -21,6 +21,7 @@ struct StatelessAttentionArgs {
   const float* q;  // [num_tokens][num_query_heads][head_dim]
   const float* k;  // [num_tokens][num_kv_heads][head_dim], already rounded as the pool would store it
   const float* v;  // [num_tokens][num_kv_heads][head_dim], likewise
+  KvType type;     // of that pool
   float* out;      // [num_tokens][num_query_heads][head_dim]
   int32_t num_tokens, num_query_heads, num_kv_heads, head_dim;
 };
@@ -38,8 +39,9 @@ class Operators {
   // x: [num_tokens][columns of every weight]
   virtual void matmul(std::span<const Product> products, const float* x, int32_t num_tokens) = 0;
   virtual void rope(const RopeArgs& args) = 0;
-  virtual void kv_write(const KvWriteArgs& args) = 0;
-  virtual void attention(const AttentionArgs& args) = 0;
+  // All spans of the step at once, so that threads share them; no two write the same position.
+  virtual void kv_write(std::span<const KvWriteArgs> spans) = 0;
+  virtual void attention(std::span<const AttentionArgs> spans) = 0;
   virtual void stateless_attention(const StatelessAttentionArgs& args) = 0;
   virtual void swiglu(const SwigluArgs& args) = 0;
   virtual void residual_add(const ResidualAddArgs& args) = 0;

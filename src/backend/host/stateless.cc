@@ -70,6 +70,7 @@ void attention_block(const Prompt& prompt, const Layer& layer) {
   prompt.ops.stateless_attention({.q = w.query.data(),
                                   .k = w.key.data(),
                                   .v = w.value.data(),
+                                  .type = prompt.round_kv ? KvType::kBf16 : KvType::kF32,
                                   .out = w.attended.data(),
                                   .num_tokens = length,
                                   .num_query_heads = dims.num_query_heads,

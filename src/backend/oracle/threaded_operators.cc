@@ -81,22 +81,28 @@ void ThreadedOperators::rope(const RopeArgs& args) {
   });
 }
 
-void ThreadedOperators::kv_write(const KvWriteArgs& args) {
-  for_each(args.kv.type == KvType::kBf16 ? "kv_write_bf16" : "kv_write_f32", 1, 1,
-           [&](int64_t, int64_t) { oracle::kv_write(args); });
+void ThreadedOperators::kv_write(std::span<const KvWriteArgs> spans) {
+  const auto* name = spans.front().kv.type == KvType::kBf16 ? "kv_write_bf16" : "kv_write_f32";
+  for_each(name, std::ssize(spans), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      oracle::kv_write(spans[static_cast<size_t>(i)]);
+    }
+  });
 }
 
-void ThreadedOperators::attention(const AttentionArgs& args) {
-  const int32_t end_position = args.first_position + args.num_tokens;
-  const int64_t cost = 4 * int64_t{args.head_dim} * end_position;
-  for_each(args.kv.type == KvType::kBf16 ? "attention_bf16" : "attention_f32",
-           int64_t{args.num_tokens} * args.num_query_heads, cost, [&](int64_t begin, int64_t end) {
-             std::vector<float> scratch(attention_scratch(end_position, args.head_dim));
-             for (int64_t i = begin; i < end; ++i) {
-               attention_row(args, static_cast<int32_t>(i / args.num_query_heads),
-                             static_cast<int32_t>(i % args.num_query_heads), scratch);
-             }
-           });
+void ThreadedOperators::attention(std::span<const AttentionArgs> spans) {
+  for (const AttentionArgs& args : spans) {
+    const int32_t end_position = args.first_position + args.num_tokens;
+    const int64_t cost = 4 * int64_t{args.head_dim} * end_position;
+    for_each(args.kv.type == KvType::kBf16 ? "attention_bf16" : "attention_f32",
+             int64_t{args.num_tokens} * args.num_query_heads, cost, [&](int64_t begin, int64_t end) {
+               std::vector<float> scratch(attention_scratch(end_position, args.head_dim));
+               for (int64_t i = begin; i < end; ++i) {
+                 attention_row(args, static_cast<int32_t>(i / args.num_query_heads),
+                               static_cast<int32_t>(i % args.num_query_heads), scratch);
+               }
+             });
+  }
 }
 
 void ThreadedOperators::stateless_attention(const host::StatelessAttentionArgs& args) {

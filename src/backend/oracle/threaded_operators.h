@@ -23,8 +23,8 @@ class ThreadedOperators final : public host::Operators {
   void rms_norm(const RmsNormArgs& args) override;                                                    // by row
   void matmul(std::span<const host::Product> products, const float* x, int32_t num_tokens) override;  // output feature
   void rope(const RopeArgs& args) override;                                                           // by token
-  void kv_write(const KvWriteArgs& args) override;                                                    // not split
-  void attention(const AttentionArgs& args) override;  // by token and query head
+  void kv_write(std::span<const KvWriteArgs> spans) override;                                         // by span
+  void attention(std::span<const AttentionArgs> spans) override;  // by token and query head, span after span
   void stateless_attention(const host::StatelessAttentionArgs& args) override;
   void swiglu(const SwigluArgs& args) override;             // by element
   void residual_add(const ResidualAddArgs& args) override;  // by element

@@ -38,7 +38,8 @@ struct BlockWork {
   int32_t begin, end;
   int32_t count;
   const float* const* queries;  // [kMaxQueries] of the tile
-  bool asks_ahead;              // for V of this block and K of the next: few queries wait for memory
+  // Few queries wait for memory: they ask for V of this block and for this K, which comes after it.
+  const std::byte* next_keys;  // null: no asking
 
   template <typename Element>
   const Element* vector(const std::byte* const* blocks, int32_t position) const {
@@ -50,9 +51,7 @@ template <typename Element>
 KIPP_INLINE void ask_ahead(const BlockWork& work, int32_t position) {
   const auto bytes = static_cast<int32_t>(sizeof(Element)) * work.args.head_dim;
   prefetch(work.vector<Element>(work.args.values, position), bytes);
-  BlockWork next = work;
-  ++next.block;
-  prefetch(next.vector<Element>(work.args.keys, position), bytes);
+  prefetch(reinterpret_cast<const Element*>(work.next_keys) + position * work.args.position_stride, bytes);
 }
 
 using Scores = float[kMaxQueries][kBlockPositions];
@@ -63,7 +62,7 @@ void score(const BlockWork& work, float scale, Scores& scores) {
   constexpr int32_t kRegisters = kHeadDim / kLanes;
   for (int32_t j = 0; j < work.count; ++j) {
     const Element* key = work.vector<Element>(work.args.keys, j);
-    if (work.asks_ahead) {
+    if (work.next_keys != nullptr) {
       ask_ahead<Element>(work, j);
     }
     if constexpr (kHeadDim > 0) {
@@ -178,7 +177,7 @@ void attend_block(const BlockWork& work, const Partial& partial) {
 }
 
 template <typename Element>
-void attend_segment(const AttendArgs& args, int32_t segment, const Partial& partial) {
+void attend_segment(const AttendArgs& args, int32_t segment, const UpcomingKeys& next, const Partial& partial) {
   const int32_t first_block = segment * (kSegmentPositions / kBlockPositions);
   const int32_t end = smaller((segment + 1) * kSegmentPositions, args.first_position + args.num_tokens);
   const float* queries[kMaxQueries];
@@ -189,21 +188,26 @@ void attend_segment(const AttendArgs& args, int32_t segment, const Partial& part
   const int32_t num_queries = args.num_tokens * args.group;
   for (int32_t b = first_block; b * kBlockPositions < end; ++b) {
     const int32_t begin = b * kBlockPositions;
-    const bool asks_ahead = num_queries <= kFewQueries && begin + kBlockPositions < end;
+    const std::byte* next_keys = nullptr;
+    if (num_queries <= kFewQueries && begin + kBlockPositions < end) {
+      next_keys = args.keys[b + 1] + args.head_offset;
+    } else if (num_queries <= kFewQueries && next.num_blocks > 0) {
+      next_keys = next.keys[0] + next.head_offset;
+    }
     if (begin + kBlockPositions <= args.first_position + 1) {  // the whole block is visible to every token
-      attend_block<Element>({args, b, 0, num_queries, kBlockPositions, queries, asks_ahead}, partial);
+      attend_block<Element>({args, b, 0, num_queries, kBlockPositions, queries, next_keys}, partial);
       continue;
     }
     for (int32_t t = larger(0, begin - args.first_position); t < args.num_tokens; ++t) {
       const int32_t count = smaller(kBlockPositions, args.first_position + t + 1 - begin);
-      attend_block<Element>({args, b, t * args.group, (t + 1) * args.group, count, queries, asks_ahead}, partial);
+      attend_block<Element>({args, b, t * args.group, (t + 1) * args.group, count, queries, next_keys}, partial);
     }
   }
 }
 
 }  // namespace
 
-void attend(const AttendArgs& args, int32_t segment, float* buffer) {
+void attend(const AttendArgs& args, int32_t segment, const UpcomingKeys& next, float* buffer) {
   const Partial partial(buffer);
   for (int32_t q = 0; q < args.num_tokens * args.group; ++q) {
     partial.maximum[q] = kMinusInfinity;
@@ -213,9 +217,9 @@ void attend(const AttendArgs& args, int32_t segment, float* buffer) {
     }
   }
   if (args.type == KvType::kBf16) {
-    attend_segment<uint16_t>(args, segment, partial);
+    attend_segment<uint16_t>(args, segment, next, partial);
   } else {
-    attend_segment<float>(args, segment, partial);
+    attend_segment<float>(args, segment, next, partial);
   }
 }
 

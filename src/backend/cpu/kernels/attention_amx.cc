@@ -142,7 +142,7 @@ void score_block(const Work& work, int32_t block, Scratch& scratch) {
   }
 }
 
-// Few queries wait for memory: K of the next block but one and V of this one are asked for meanwhile.
+// Few queries wait for memory. So V is asked for with the scores, and the K of what comes next from then on.
 void prefetch_block(const Work& work, int32_t block) {
   const int32_t bytes = work.args.head_dim * 2;
   for (int32_t position = 0; position < kBlockPositions; ++position) {
@@ -150,6 +150,16 @@ void prefetch_block(const Work& work, int32_t block) {
       prefetch(work.vector(work.args.keys, block + 2, position), bytes);
     }
     prefetch(work.vector(work.args.values, block, position), bytes);
+  }
+}
+
+// Share `index` of the `count` equal parts in which the next K is asked for.
+void prefetch_next(const Work& work, const UpcomingKeys& next, int32_t index, int32_t count) {
+  const int32_t num_positions = next.num_blocks * kBlockPositions;
+  for (int32_t p = num_positions * index / count; p < num_positions * (index + 1) / count; ++p) {
+    const std::byte* block = next.keys[p / kBlockPositions] + next.head_offset;
+    prefetch(reinterpret_cast<const uint16_t*>(block) + p % kBlockPositions * work.args.position_stride,
+             work.args.head_dim * 2);
   }
 }
 
@@ -226,7 +236,7 @@ void store_channels(const Tile& first, const Tile& second, int32_t num_queries, 
 
 // Weighted sums of 32 channels. Tiles 0 to 3 are sums, 4 and 5 weights, 6 and 7 V.
 template <int32_t kTiles>
-void add_values(const Work& work, int32_t channel, Scratch& scratch, float* sum) {
+void add_values(const Work& work, int32_t channel, const UpcomingKeys& next, Scratch& scratch, float* sum) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -234,6 +244,10 @@ void add_values(const Work& work, int32_t channel, Scratch& scratch, float* sum)
   for (int32_t block = 0; block < work.num_blocks(); ++block) {
     Tile(&values)[2] = scratch.values[block % 2];
     pack_values(work, block, channel, values);
+    if constexpr (kTiles == 1) {
+      prefetch_next(work, next, channel / kStepChannels * work.num_blocks() + block,
+                    work.num_steps() * work.num_blocks());
+    }
     _tile_loadd(6, &values[0], kTileBytes);
     _tile_loadd(7, &values[1], kTileBytes);
     for (int32_t term = 0; term < kTerms; ++term) {
@@ -269,7 +283,7 @@ void configure() {
 }
 
 template <int32_t kTiles>
-void attend_segment(const Work& work, float* buffer) {
+void attend_segment(const Work& work, const UpcomingKeys& next, float* buffer) {
   Scratch scratch;
   configure();
   pack_queries(work, scratch);
@@ -283,22 +297,22 @@ void attend_segment(const Work& work, float* buffer) {
     weigh_tile(work, tile, scratch, buffer, buffer + kMaxQueries);
   }
   for (int32_t channel = 0; channel < work.args.head_dim; channel += kStepChannels) {
-    add_values<kTiles>(work, channel, scratch, buffer + 2 * kMaxQueries);
+    add_values<kTiles>(work, channel, next, scratch, buffer + 2 * kMaxQueries);
   }
   _tile_release();
 }
 
 }  // namespace
 
-void attend_amx(const AttendArgs& args, int32_t segment, float* buffer) {
+void attend_amx(const AttendArgs& args, int32_t segment, const UpcomingKeys& next, float* buffer) {
   if (args.type != KvType::kBf16 || args.head_dim % kStepChannels != 0 || args.head_dim > kMaxHeadDim) {
-    attend(args, segment, buffer);
+    attend(args, segment, next, buffer);
     return;
   }
   const int32_t num_queries = args.num_tokens * args.group;
   const Work work{args, num_queries, (num_queries + kTileQueries - 1) / kTileQueries, segment * kSegmentBlocks,
                   args.first_position + args.num_tokens - segment * kSegmentPositions};
-  (work.num_query_tiles == 1 ? attend_segment<1> : attend_segment<2>)(work, buffer);
+  (work.num_query_tiles == 1 ? attend_segment<1> : attend_segment<2>)(work, next, buffer);
 }
 
 }  // namespace kipp::cpu::KIPP_CPU_LEVEL

@@ -14,9 +14,9 @@ void embedding(const EmbeddingArgs& args);
 void rms_norm(const RmsNormArgs& args);
 void rotate(const RopeArgs& args, const float* cosines, const float* sines);
 void kv_write(const KvWriteArgs& args);
-void attend(const AttendArgs& args, int32_t segment, float* partial);
+void attend(const AttendArgs& args, int32_t segment, const UpcomingKeys& next, float* partial);
 #if defined(__AMX_BF16__)
-void attend_amx(const AttendArgs& args, int32_t segment, float* partial);
+void attend_amx(const AttendArgs& args, int32_t segment, const UpcomingKeys& next, float* partial);
 #endif
 void merge(const AttendArgs& args, const float* partial, float* total);
 void finish(const AttendArgs& args, const float* total);
