@@ -36,8 +36,9 @@ struct alignas(64) Tile {
 struct Scratch {
   Tile queries[kQueryTiles][kMaxSteps][kTerms];  // right operands: [pairs of channels][queries]
   alignas(64) float scores[kQueryTiles][kSegmentPositions][kTileQueries];
-  Tile weights[kSegmentBlocks][kQueryTiles][kTerms];  // left operands: [queries][positions]
-  Tile values[2][2];                                  // right operands: [pairs of positions][channels]
+  alignas(64) float turned[kTileQueries][kSegmentPositions];  // of one tile of queries
+  Tile weights[kSegmentBlocks][kQueryTiles][kTerms];          // left operands: [queries][positions]
+  Tile values[2][2];                                          // right operands: [pairs of positions][channels]
 };
 
 // The tile's queries and the segment's positions.
@@ -55,6 +56,10 @@ struct Work {
     return reinterpret_cast<const uint16_t*>(blocks[first_block + block] + args.head_offset) +
            position * args.position_stride;
   }
+  int32_t queries_of(int32_t tile) const { return smaller(kTileQueries, num_queries - tile * kTileQueries); }
+  int32_t seen_by_all(int32_t tile) const {
+    return args.first_position + tile * kTileQueries / args.group + 1 - first_block * kBlockPositions;
+  }
   // How many of the segment's positions each query of a tile sees; 0 for lanes without one.
   __m512i visible(int32_t tile) const {
     alignas(64) int32_t counts[kTileQueries];
@@ -68,43 +73,51 @@ struct Work {
   }
 };
 
-// BF16 of both vectors, the second's in the upper halves of the words; each becomes what its BF16 leaves.
-KIPP_INLINE __m512i next_terms(__m512& low, __m512& high) {
+// The BF16 of 32 numbers in order; each number becomes what its BF16 leaves.
+KIPP_INLINE __m512i next_term(__m512& low, __m512& high) {
   const __m512bh both = _mm512_cvtne2ps_pbh(high, low);
   __m512i bits;
   __builtin_memcpy(&bits, &both, sizeof bits);
-  const __m512i low_bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(bits)), 16);
-  const __m512i high_bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti32x8_epi32(bits, 1)), 16);
-  low = _mm512_sub_ps(low, _mm512_castsi512_ps(low_bits));
-  high = _mm512_sub_ps(high, _mm512_castsi512_ps(high_bits));
-  return _mm512_or_si512(_mm512_srli_epi32(low_bits, 16), high_bits);
+  const __m512i low_bits = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(bits));
+  const __m512i high_bits = _mm512_cvtepu16_epi32(_mm512_extracti32x8_epi32(bits, 1));
+  low = _mm512_sub_ps(low, _mm512_castsi512_ps(_mm512_slli_epi32(low_bits, 16)));
+  high = _mm512_sub_ps(high, _mm512_castsi512_ps(_mm512_slli_epi32(high_bits, 16)));
+  return bits;
 }
 
 // Queries as right operands: lane q of row i of a step holds channels 2i and 2i + 1 of query q.
 void pack_queries(const Work& work, Scratch& scratch) {
   const AttendArgs& args = work.args;
   for (int32_t tile = 0; tile < work.num_query_tiles; ++tile) {
-    const int32_t num_queries = smaller(kTileQueries, work.num_queries - tile * kTileQueries);
     for (int32_t step = 0; step < work.num_steps(); ++step) {
-      __m512i low[kTileQueries] = {};
-      __m512i high[kTileQueries] = {};
-      for (int32_t lane = 0; lane < num_queries; ++lane) {
+      __m512i terms[kTerms][kTileQueries] = {};
+      for (int32_t lane = 0; lane < work.queries_of(tile); ++lane) {
         const int32_t q = tile * kTileQueries + lane;
         const float* query = args.q + q / args.group * args.token_stride + ptrdiff_t{q % args.group} * args.head_dim;
-        low[lane] = _mm512_loadu_si512(query + step * kStepChannels);
-        high[lane] = _mm512_loadu_si512(query + step * kStepChannels + kLanes);
+        __m512 low = _mm512_loadu_ps(query + step * kStepChannels);
+        __m512 high = _mm512_loadu_ps(query + step * kStepChannels + kLanes);
+        for (auto& term : terms) {
+          term[lane] = next_term(low, high);
+        }
       }
-      transpose(low);  // low[c]: channel c of every query
-      transpose(high);
-      for (int32_t pair = 0; pair < kTileRows; ++pair) {
-        const __m512i* channels = pair < kTileRows / 2 ? low + 2 * pair : high + 2 * pair - kTileRows;
-        __m512 even = _mm512_castsi512_ps(channels[0]);
-        __m512 odd = _mm512_castsi512_ps(channels[1]);
-        for (int32_t term = 0; term < kTerms; ++term) {
-          _mm512_store_si512(scratch.queries[tile][step][term].words[pair], next_terms(even, odd));
+      for (int32_t term = 0; term < kTerms; ++term) {
+        transpose(terms[term]);
+        for (int32_t pair = 0; pair < kTileRows; ++pair) {
+          _mm512_store_si512(scratch.queries[tile][step][term].words[pair], terms[term][pair]);
         }
       }
     }
+  }
+}
+
+// Few queries wait for memory. So V is asked for with the scores, and the K of what comes next from then on.
+void prefetch_positions(const Work& work, int32_t block, int32_t begin, int32_t end) {
+  const int32_t bytes = work.args.head_dim * 2;
+  for (int32_t position = begin; position < end; ++position) {
+    if (block + 2 < work.num_blocks()) {
+      prefetch(work.vector(work.args.keys, block + 2, position), bytes);
+    }
+    prefetch(work.vector(work.args.values, block, position), bytes);
   }
 }
 
@@ -119,6 +132,10 @@ void score_block(const Work& work, int32_t block, Scratch& scratch) {
   _tile_zero(2);
   _tile_zero(3);
   for (int32_t step = 0; step < work.num_steps(); ++step) {
+    if constexpr (kTiles == 1) {
+      prefetch_positions(work, block, kBlockPositions * step / work.num_steps(),
+                         kBlockPositions * (step + 1) / work.num_steps());
+    }
     _tile_loadd(4, first + step * kStepChannels, stride);
     _tile_loadd(5, second + step * kStepChannels, stride);
     for (int32_t term = 0; term < kTerms; ++term) {
@@ -142,17 +159,6 @@ void score_block(const Work& work, int32_t block, Scratch& scratch) {
   }
 }
 
-// Few queries wait for memory. So V is asked for with the scores, and the K of what comes next from then on.
-void prefetch_block(const Work& work, int32_t block) {
-  const int32_t bytes = work.args.head_dim * 2;
-  for (int32_t position = 0; position < kBlockPositions; ++position) {
-    if (block + 2 < work.num_blocks()) {
-      prefetch(work.vector(work.args.keys, block + 2, position), bytes);
-    }
-    prefetch(work.vector(work.args.values, block, position), bytes);
-  }
-}
-
 // Share `index` of the `count` equal parts in which the next K is asked for.
 void prefetch_next(const Work& work, const UpcomingKeys& next, int32_t index, int32_t count) {
   const int32_t num_positions = next.num_blocks * kBlockPositions;
@@ -163,47 +169,58 @@ void prefetch_next(const Work& work, const UpcomingKeys& next, int32_t index, in
   }
 }
 
-// exp(score - largest) of one position for each query that sees it, else 0.
-KIPP_INLINE __m512 weigh(const float* score, __m512 scale, __m512 largest, __mmask16 seen) {
-  const __m512 scaled = _mm512_mul_ps(_mm512_load_ps(score), scale);
-  return _mm512_maskz_mov_ps(seen, exp({_mm512_sub_ps(scaled, largest)}).v);
+// Scores turned, so that a query's are one row, and scaled: what a query does not see becomes minus infinity. Returns
+// each query's largest score, a lane each.
+__m512 turn_scores(const Work& work, int32_t tile, Scratch& scratch) {
+  const __m512 scale = _mm512_set1_ps(1.0F / __builtin_sqrtf(static_cast<float>(work.args.head_dim)));
+  const __m512 unseen = _mm512_set1_ps(kMinusInfinity);
+  const __m512i visible = work.visible(tile);
+  const int32_t seen_by_all = work.seen_by_all(tile);
+  __m512 largest = unseen;
+  for (int32_t j = 0; j < work.num_blocks() * kBlockPositions; j += kTileRows) {
+    __m512i rows[kTileRows];
+    for (int32_t i = 0; i < kTileRows; ++i) {
+      __m512 scores = _mm512_mul_ps(_mm512_load_ps(scratch.scores[tile][j + i]), scale);
+      if (j + i >= seen_by_all) {
+        scores = _mm512_mask_mov_ps(unseen, _mm512_cmpgt_epi32_mask(visible, _mm512_set1_epi32(j + i)), scores);
+      }
+      largest = _mm512_max_ps(scores, largest);
+      rows[i] = _mm512_castps_si512(scores);
+    }
+    transpose(rows);
+    for (int32_t lane = 0; lane < work.queries_of(tile); ++lane) {
+      _mm512_store_si512(scratch.turned[lane] + j, rows[lane]);
+    }
+  }
+  return largest;
 }
 
-// Softmax of one tile of queries, a lane each: weights as left operands, the largest scores and the sums of weights.
+// exp(score - largest); 0 for a query that sees nothing yet, whose largest score is minus infinity like all others.
+KIPP_INLINE __m512 weigh(const float* scores, __m512 largest, __mmask16 any_seen) {
+  return _mm512_maskz_mov_ps(any_seen, exp({_mm512_sub_ps(_mm512_load_ps(scores), largest)}).v);
+}
+
+// Softmax of one tile of queries: weights as left operands, the largest scores and the sums of weights.
 void weigh_tile(const Work& work, int32_t tile, Scratch& scratch, float* maximum, float* weight) {
-  constexpr int32_t kChains = 4;  // of sums: a position belongs to the chain of its number
-  const float(*scores)[kTileQueries] = scratch.scores[tile];
-  const __m512 scale = _mm512_set1_ps(1.0F / __builtin_sqrtf(static_cast<float>(work.args.head_dim)));
-  const __m512i visible = work.visible(tile);
-  const auto seen = [&](int32_t position)
-                        KIPP_INLINE_LAMBDA { return _mm512_cmpgt_epi32_mask(visible, _mm512_set1_epi32(position)); };
-  __m512 largest = _mm512_set1_ps(kMinusInfinity);
-  for (int32_t j = 0; j < work.num_positions(); ++j) {
-    largest = _mm512_mask_max_ps(largest, seen(j), _mm512_mul_ps(_mm512_load_ps(scores[j]), scale), largest);
-  }
-  __m512 sums[kChains] = {};
-  for (int32_t block = 0; block < work.num_blocks(); ++block) {
-    __m512i words[kTerms][kTileRows];
-    for (int32_t pair = 0; pair < kTileRows; ++pair) {
-      const int32_t j = block * kBlockPositions + 2 * pair;
-      __m512 even = weigh(scores[j], scale, largest, seen(j));
-      __m512 odd = weigh(scores[j + 1], scale, largest, seen(j + 1));
-      sums[2 * pair % kChains] = _mm512_add_ps(sums[2 * pair % kChains], even);
-      sums[2 * pair % kChains + 1] = _mm512_add_ps(sums[2 * pair % kChains + 1], odd);
+  _mm512_storeu_ps(maximum + tile * kTileQueries, turn_scores(work, tile, scratch));
+  for (int32_t lane = 0; lane < work.queries_of(tile); ++lane) {
+    const float largest_score = maximum[tile * kTileQueries + lane];
+    const __m512 largest = _mm512_set1_ps(largest_score);
+    const auto any_seen = static_cast<__mmask16>(largest_score == kMinusInfinity ? 0 : 0xFFFF);
+    __m512 low_sum = _mm512_setzero_ps();
+    __m512 high_sum = _mm512_setzero_ps();
+    for (int32_t block = 0; block < work.num_blocks(); ++block) {
+      const float* scores = scratch.turned[lane] + ptrdiff_t{block} * kBlockPositions;
+      __m512 low = weigh(scores, largest, any_seen);
+      __m512 high = weigh(scores + kLanes, largest, any_seen);
+      low_sum = _mm512_add_ps(low_sum, low);
+      high_sum = _mm512_add_ps(high_sum, high);
       for (int32_t term = 0; term < kTerms; ++term) {
-        words[term][pair] = next_terms(even, odd);
+        _mm512_store_si512(scratch.weights[block][tile][term].words[lane], next_term(low, high));
       }
     }
-    for (int32_t term = 0; term < kTerms; ++term) {
-      transpose(words[term]);
-      for (int32_t lane = 0; lane < kTileQueries; ++lane) {
-        _mm512_store_si512(scratch.weights[block][tile][term].words[lane], words[term][lane]);
-      }
-    }
+    weight[tile * kTileQueries + lane] = total({_mm512_add_ps(low_sum, high_sum)});
   }
-  _mm512_storeu_ps(maximum + tile * kTileQueries, largest);
-  _mm512_storeu_ps(weight + tile * kTileQueries,
-                   _mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])));
 }
 
 // Thirty-two channels of a block's V, two neighbouring positions to a word, zeros behind the last one seen. The first
@@ -288,9 +305,6 @@ void attend_segment(const Work& work, const UpcomingKeys& next, float* buffer) {
   configure();
   pack_queries(work, scratch);
   for (int32_t block = 0; block < work.num_blocks(); ++block) {
-    if constexpr (kTiles == 1) {
-      prefetch_block(work, block);
-    }
     score_block<kTiles>(work, block, scratch);
   }
   for (int32_t tile = 0; tile < kTiles; ++tile) {
