@@ -1,8 +1,10 @@
-// Uninitialised memory for numbers, aligned to a cache line. Large buffers cost resident memory only where touched.
+// Uninitialised memory for numbers, aligned to a cache line. Large buffers lie in huge pages where the system has them,
+// and cost resident memory only where touched, by whole pages.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <limits>
@@ -11,6 +13,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "base/huge_pages.h"
 #include "kipp/error.h"
 
 namespace kipp {
@@ -25,14 +28,19 @@ class AlignedBuffer {
   AlignedBuffer() = default;
   // Errors: kCapacity naming `what` and the bytes.
   static Result<AlignedBuffer> create(size_t size, std::string_view what) {
-    if (size > (static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max()) - kAlignment) / sizeof(T)) {
+    if (size > (static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max()) - kHugePage) / sizeof(T)) {
       return make_error(ErrorCode::kCapacity, fmt::format("{}: {} elements exceed the address space", what, size));
     }
-    const size_t bytes = (size * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+    const bool is_large = size * sizeof(T) >= kHugePagesFrom;
+    const size_t alignment = is_large ? kHugePage : kAlignment;
+    const size_t bytes = std::max((size * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment, kAlignment);
     AlignedBuffer buffer;
-    buffer.data_.reset(static_cast<T*>(std::aligned_alloc(kAlignment, bytes == 0 ? kAlignment : bytes)));
+    buffer.data_.reset(static_cast<T*>(std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)));
     if (buffer.data_ == nullptr) {
       return make_error(ErrorCode::kCapacity, fmt::format("{}: cannot allocate {} bytes", what, bytes));
+    }
+    if (is_large) {
+      ask_for_huge_pages(buffer.data_.get(), bytes);
     }
     buffer.size_ = size;
     return buffer;

@@ -1,4 +1,4 @@
-// POSIX implementation of MappedFile; huge pages are Linux's.
+// POSIX implementation of MappedFile.
 #include "base/mapped_file.h"
 
 #include <fcntl.h>
@@ -9,11 +9,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <fstream>
 #include <string>
 #include <system_error>
 #include <utility>
+
+#include "base/huge_pages.h"
 
 namespace kipp {
 namespace {
@@ -59,16 +59,6 @@ Result<Descriptor> open_file(const std::filesystem::path& path) {
   return file;
 }
 
-// Success of the advice proves nothing (huge_page_bytes does), and refusal costs only speed.
-void ask_for_huge_pages(void* data, size_t size) {
-#ifdef MADV_HUGEPAGE
-  static_cast<void>(::madvise(data, size, MADV_HUGEPAGE));
-#else
-  static_cast<void>(data);
-  static_cast<void>(size);
-#endif
-}
-
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
@@ -108,25 +98,6 @@ Result<MappedFile> MappedFile::copy(const std::filesystem::path& path, const Pro
   }
   static_cast<void>(::mprotect(memory, file.size, PROT_READ));
   return copied;
-}
-
-size_t MappedFile::huge_page_bytes() const {
-  std::ifstream maps("/proc/self/smaps");
-  const auto begin = reinterpret_cast<uintptr_t>(data_);
-  bool ours = false;
-  size_t kilobytes = 0;
-  for (std::string line; std::getline(maps, line);) {
-    uintptr_t first = 0;
-    uintptr_t end = 0;
-    size_t count = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx ", &first, &end) == 2) {
-      ours = first < begin + size_ && end > begin;
-    } else if (ours && (std::sscanf(line.c_str(), "FilePmdMapped: %zu", &count) == 1 ||
-                        std::sscanf(line.c_str(), "AnonHugePages: %zu", &count) == 1)) {
-      kilobytes += count;
-    }
-  }
-  return std::min(kilobytes * 1024, size_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

@@ -16,7 +16,7 @@ class MappedFile {
  public:
   MappedFile() = default;
   // Errors: kNotFound (no such file), kIo (a folder, a device, unreadable, empty, or the map failed).
-  // Asks for huge pages, which some file systems have for a file's pages in memory (huge_page_bytes).
+  // Asks for huge pages, which some file systems have for a file's pages in memory.
   static Result<MappedFile> open(const std::filesystem::path& path);
   // The same bytes copied into memory of the process, in huge pages where the system has them: takes the file's size in
   // memory and the time to read it. on_progress: bytes copied so far and in all; may be empty. Errors: those of open,
@@ -25,9 +25,6 @@ class MappedFile {
   static Result<MappedFile> copy(const std::filesystem::path& path, const Progress& on_progress);
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // How much of it lies in huge pages now, as the system reports it; pages that were never touched do not count. A walk
-  // over the page tables: milliseconds.
-  size_t huge_page_bytes() const;
 
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;

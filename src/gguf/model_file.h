@@ -65,7 +65,6 @@ class ModelFile {
   // Views into the mapped header: valid as long as this ModelFile lives.
   const TokenizerSource& tokenizer() const { return tokenizer_; }
   std::span<const std::byte> bytes() const { return file_.bytes(); }  // the whole file; WeightView offsets index it
-  size_t huge_page_bytes() const { return file_.huge_page_bytes(); }  // MappedFile::huge_page_bytes
   const std::filesystem::path& path() const { return path_; }
   // sha256 (hex) over the header: every metadata key and tensor entry, so also the sources' hashes. Computed
   // on each call (about 30 ms): opening must not pay for it.

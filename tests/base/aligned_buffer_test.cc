@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace kipp {
 namespace {
@@ -18,6 +20,18 @@ TEST(AlignedBufferTest, IsAlignedAtEverySize) {
     for (float& value : buffer->span()) {
       value = 1.0F;
     }
+  }
+}
+
+TEST(AlignedBufferTest, LargeOnesAreWritableToTheEnd) {
+  for (const size_t size : {kHugePagesFrom - 1, kHugePagesFrom, kHugePagesFrom + 1}) {
+    auto buffer = AlignedBuffer<std::byte>::create(size, "test");
+    ASSERT_TRUE(buffer);
+    EXPECT_EQ(buffer->size(), size);
+    buffer->span().front() = std::byte{1};
+    buffer->span().back() = std::byte{2};
+    const auto moved = *std::move(buffer);
+    EXPECT_EQ(moved.data()[size - 1], std::byte{2});
   }
 }
 

@@ -53,22 +53,6 @@ TEST_F(MappedFileTest, CopiesTheBytes) {
   EXPECT_EQ(seen.back(), content.size());
 }
 
-TEST_F(MappedFileTest, TellsHugePagesFromOthers) {
-  const auto small = MappedFile::open(write("less than a huge page"));
-  ASSERT_TRUE(small);
-  EXPECT_EQ(small->huge_page_bytes(), 0U);
-  std::ifstream setting("/sys/kernel/mm/transparent_hugepage/enabled");
-  std::string choices;
-  std::getline(setting, choices);
-  if (choices.empty() || choices.find("[never]") != std::string::npos) {
-    GTEST_SKIP() << "this system has no huge pages for memory of a process: " << choices;
-  }
-  const auto large = MappedFile::copy(write(std::string(64'000'000, 'z')), {});
-  ASSERT_TRUE(large);
-  EXPECT_LE(large->huge_page_bytes(), large->bytes().size());
-  EXPECT_EQ(large->huge_page_bytes() % (size_t{2} << 20), 0U);
-}
-
 TEST_F(MappedFileTest, ACopyRefusesWhatAMapRefuses) {
   const auto missing = MappedFile::copy(folder_ / "none", {});
   ASSERT_FALSE(missing);

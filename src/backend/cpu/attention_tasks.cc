@@ -82,7 +82,7 @@ int64_t AttentionTasks::cut(std::vector<SpanWork>& works) {
   size_t num_shared_items = 0;
   size_t num_floats = 0;
   // The longest tasks first: what begins last must not be what all others wait for.
-  std::ranges::stable_sort(works, std::greater<>(), &SpanWork::item_cost);
+  std::ranges::sort(works, std::greater<>(), &SpanWork::item_cost);
   for (SpanWork& work : works) {
     const bool is_shared = work.item_cost() > task_cost && work.segments() > 1;
     work.items_per_task = is_shared ? 0 : std::max<int64_t>(task_cost / work.item_cost(), 1);

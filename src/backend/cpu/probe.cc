@@ -2,7 +2,6 @@
 #include "backend/cpu/probe.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/aligned_buffer.h"
 #include "base/machine.h"
 
 namespace kipp::cpu {
@@ -21,35 +21,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxBytes = size_t{1} << 30;
 constexpr size_t kMinBytes = size_t{16} << 20;
-constexpr size_t kHugePage = size_t{2} << 20;
 constexpr int32_t kPasses = 3;
 constexpr double kPassSeconds = 0.01;  // of a matrix rate: long enough for clock and threads, short beside a decode
-
-class HugeMemory {
- public:
-  static Result<HugeMemory> create(size_t bytes) {
-    void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) {
-      return make_error(ErrorCode::kCapacity, fmt::format("probe: cannot map {} bytes of memory", bytes));
-    }
-    ::madvise(data, bytes, MADV_HUGEPAGE);  // a wish: without huge pages the probe only reads more slowly
-    return HugeMemory(static_cast<std::byte*>(data), bytes);
-  }
-  HugeMemory(HugeMemory&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  HugeMemory& operator=(HugeMemory&&) = delete;
-  ~HugeMemory() {
-    if (data_ != nullptr) {
-      ::munmap(data_, bytes_);
-    }
-  }
-  std::span<std::byte> span() const { return {data_, bytes_}; }
-
- private:
-  HugeMemory(std::byte* data, size_t bytes) : data_(data), bytes_(bytes) {}
-  std::byte* data_;
-  size_t bytes_;
-};
 
 // body(thread) on every thread at once; returns the seconds from the first start to the last end.
 Result<double> seconds_together(int32_t num_threads, const std::function<void(int32_t)>& body) {
@@ -112,7 +85,7 @@ struct Probe::Impl {
   const Kernels& kernels;
   int32_t num_threads;
   std::span<const std::byte> mapped;
-  HugeMemory memory;
+  AlignedBuffer<std::byte> memory;
 
   // All threads' amount per second in one pass; the seconds too.
   struct Pass {
@@ -172,7 +145,7 @@ Probe::~Probe() = default;
 Result<Probe> Probe::create(const Kernels& kernels, int32_t num_threads, std::span<const std::byte> mapped) {
   const uint64_t quarter = available_memory_bytes() / 4;
   const size_t wanted = std::clamp(static_cast<size_t>(quarter), kMinBytes, kMaxBytes);
-  KIPP_ASSIGN(auto memory, HugeMemory::create(wanted / kHugePage * kHugePage));
+  KIPP_ASSIGN(auto memory, AlignedBuffer<std::byte>::create(wanted / kHugePage * kHugePage, "probe"));
   const auto all = memory.span();
   KIPP_TRY(seconds_together(num_threads, [&](int32_t thread) {
     const auto part = part_of(all, thread, num_threads);
