@@ -127,9 +127,11 @@ TEST_P(FixedPointTest, MatchesDoublePrecision) {
     for (int32_t size = 1; size <= 33; ++size) {
       check(draw, type, size, 3, 64);
       check(draw, type, 2, size, 96);
+      check(draw, type, 17, size, 96);
     }
     for (const int32_t columns : {32, 192, 1024, 1056, 3072}) {
       check(draw, type, 5, 19, columns);
+      check(draw, type, 18, 19, columns);
     }
   }
 }
@@ -154,12 +156,15 @@ TEST_P(FixedPointTest, WhatIsNotFiniteStaysSo) {
   Draw draw(42);
   for (const WeightType type : {WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
     for (const float value : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-      Problem problem = draw_problem(draw, type, 2, 17, 128);
-      problem.x[128 + 40] = value;
-      const std::vector<float> out = run(ops(), problem);
-      for (size_t r = 0; r < 17; ++r) {
-        EXPECT_TRUE(std::isfinite(out[r]));
-        EXPECT_FALSE(std::isfinite(out[20 + r]));
+      for (const int32_t num_tokens : {2, 20}) {
+        Problem problem = draw_problem(draw, type, num_tokens, 17, 128);
+        problem.x[128 + 40] = value;
+        const std::vector<float> out = run(ops(), problem);
+        for (size_t t = 0; t < static_cast<size_t>(num_tokens); ++t) {
+          for (size_t r = 0; r < 17; ++r) {
+            EXPECT_EQ(std::isfinite(out[20 * t + r]), t != 1) << "token " << t << " of " << num_tokens;
+          }
+        }
       }
     }
   }
@@ -167,38 +172,82 @@ TEST_P(FixedPointTest, WhatIsNotFiniteStaysSo) {
 
 TEST_P(FixedPointTest, ZerosAndTinyActivationsAreExactEnough) {
   Draw draw(43);
-  Problem problem = draw_problem(draw, WeightType::kQ8_0, 2, 17, 64);
-  std::fill(problem.x.begin(), problem.x.begin() + 64, 0.0F);
-  std::fill(problem.x.begin() + 64, problem.x.begin() + 128, 0x1p-140F);
-  const std::vector<float> out = run(ops(), problem);
-  for (size_t r = 0; r < 17; ++r) {
-    EXPECT_EQ(out[r], 0.0F);
-    EXPECT_LT(std::abs(out[20 + r]), 0x1p-110F);  // whatever is lost below the smallest step
+  for (const int32_t num_tokens : {2, 20}) {
+    Problem problem = draw_problem(draw, WeightType::kQ8_0, num_tokens, 17, 64);
+    std::fill(problem.x.begin(), problem.x.begin() + 64, 0.0F);
+    std::fill(problem.x.begin() + 64, problem.x.begin() + 128, 0x1p-140F);
+    const std::vector<float> out = run(ops(), problem);
+    for (size_t r = 0; r < 17; ++r) {
+      EXPECT_EQ(out[r], 0.0F);
+      EXPECT_LT(std::abs(out[20 + r]), 0x1p-110F);  // whatever is lost below the smallest step
+    }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, FixedPointTest, testing::ValuesIn(fixed_point_backends()),
                          [](const auto& tested) { return test_name(tested.param); });
 
+// Whether all instruction sets give the same bits; those of the baseline differ, which rounds products before it adds
+// them: x86-64 has nothing better.
+void expect_same_bits(const Problem& problem, bool high) {
+  std::vector<float> expected;
+  for (const std::string& name : fixed_point_backends()) {
+    if (name.starts_with("cpu/baseline") || name.ends_with("/high") != high) {
+      continue;
+    }
+    const auto backend = make_tested_backend(name);
+    ASSERT_TRUE(backend.has_value());
+    const std::vector<float> found = run((*backend)->operators(), problem);
+    if (expected.empty()) {
+      expected = found;
+    }
+    EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)), 0)
+        << name << ", type " << static_cast<int>(problem.type) << ", " << problem.num_tokens << " tokens, "
+        << problem.rows << " × " << problem.columns;
+  }
+}
+
+struct Shape {
+  int32_t num_tokens, rows, columns;
+};
+
+// Around every tile and every buffer: groups of 16 tokens, 512 tokens, 64 rows, 8 and 32 blocks.
+constexpr Shape kShapes[] = {{1, 33, 3072},  {9, 50, 2080},   {11, 17, 96},   {12, 17, 96},  {15, 1, 32},
+                             {15, 15, 3072}, {16, 1, 64},     {16, 33, 1024}, {17, 15, 256}, {17, 17, 288},
+                             {33, 33, 1056}, {100, 70, 1024}, {100, 64, 224}, {513, 17, 96}, {530, 66, 288}};
+
 TEST(FixedPoint, InstructionSetsAgreeBitForBit) {
   Draw draw(44);
-  for (const bool high : {false, true}) {
-    for (const WeightType type : {WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
-      const Problem problem = draw_problem(draw, type, 9, 50, 2080);
-      std::vector<float> expected;
-      for (const std::string& name : fixed_point_backends()) {
-        // The baseline rounds products before it adds; x86-64 has nothing better.
-        if (name.starts_with("cpu/baseline") || name.ends_with("/high") != high) {
-          continue;
+  for (const WeightType type : {WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
+    for (const Shape& shape : kShapes) {
+      const Problem problem = draw_problem(draw, type, shape.num_tokens, shape.rows, shape.columns);
+      expect_same_bits(problem, false);
+      expect_same_bits(problem, true);
+    }
+  }
+}
+
+// Sums of integers as large as they get: where one is exact only by its bound, it is exact here.
+TEST(FixedPoint, InstructionSetsAgreeOnTheLargestSums) {
+  Draw draw(45);
+  for (const WeightType type : {WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
+    for (const int32_t last_bit : {0, 1}) {
+      Problem problem = draw_problem(draw, type, 33, 17, 64);
+      const ptrdiff_t block_bytes = weight_row_bytes(type, kBlock);
+      const ptrdiff_t header = type == WeightType::kQ8_0 ? 2 : 4;
+      for (size_t i = 0; i < problem.weight.size(); ++i) {
+        if (static_cast<ptrdiff_t>(i) % block_bytes >= header) {
+          problem.weight[i] = static_cast<std::byte>(type == WeightType::kQ8_0 ? 0x80 : 0xFF);
         }
-        const auto backend = make_tested_backend(name);
-        ASSERT_TRUE(backend.has_value());
-        const std::vector<float> found = run((*backend)->operators(), problem);
-        if (expected.empty()) {
-          expected = found;
-        }
-        EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)), 0) << name;
       }
+      for (size_t i = 0; i < size_t{33} * 64; ++i) {
+        // The largest integers of 16 and of 24 bits; then some that make the sums odd.
+        const bool high = i / 64 % 2 == 1;
+        const bool smaller = last_bit == 1 && i % 32 == i / 64 % 32;
+        problem.x[i] = (high ? 8355711.0F : 32639.0F) - (smaller ? 1.0F : 0.0F);
+      }
+      expect_same_bits(problem, false);
+      expect_same_bits(problem, true);
     }
   }
 }

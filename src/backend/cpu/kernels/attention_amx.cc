@@ -4,7 +4,7 @@
 // that a query does not see has the weight 0, which changes no bit of a sum: so chunks and tiles can be cut anywhere.
 #include "backend/cpu/kernels/level.h"
 #include "backend/cpu/kernels/simd.h"
-#include "backend/cpu/kernels/tile_config.h"
+#include "backend/cpu/kernels/tiles.h"
 #include "backend/cpu/kernels/transpose.h"
 
 namespace kipp::cpu::KIPP_CPU_LEVEL {
@@ -127,35 +127,35 @@ void score_block(const Work& work, int32_t block, Scratch& scratch) {
   const ptrdiff_t stride = work.args.position_stride * 2;
   const uint16_t* first = work.vector(work.args.keys, block, 0);
   const uint16_t* second = first + kTileRows * work.args.position_stride;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  tile_zero<0>();
+  tile_zero<1>();
+  tile_zero<2>();
+  tile_zero<3>();
   for (int32_t step = 0; step < work.num_steps(); ++step) {
     if constexpr (kTiles == 1) {
       prefetch_positions(work, block, kBlockPositions * step / work.num_steps(),
                          kBlockPositions * (step + 1) / work.num_steps());
     }
-    _tile_loadd(4, first + step * kStepChannels, stride);
-    _tile_loadd(5, second + step * kStepChannels, stride);
+    tile_load<4>(first + step * kStepChannels, stride);
+    tile_load<5>(second + step * kStepChannels, stride);
     for (int32_t term = 0; term < kTerms; ++term) {
-      _tile_loadd(6, &scratch.queries[0][step][term], kTileBytes);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(1, 5, 6);
+      tile_load<6>(&scratch.queries[0][step][term], kTileBytes);
+      tile_multiply<0, 4, 6>();
+      tile_multiply<1, 5, 6>();
       if constexpr (kTiles == 2) {
-        _tile_loadd(7, &scratch.queries[1][step][term], kTileBytes);
-        _tile_dpbf16ps(2, 4, 7);
-        _tile_dpbf16ps(3, 5, 7);
+        tile_load<7>(&scratch.queries[1][step][term], kTileBytes);
+        tile_multiply<2, 4, 7>();
+        tile_multiply<3, 5, 7>();
       }
     }
   }
   float(*scores)[kTileQueries] = scratch.scores[0] + ptrdiff_t{block} * kBlockPositions;
-  _tile_stored(0, scores, kTileBytes);
-  _tile_stored(1, scores + kTileRows, kTileBytes);
+  tile_store<0>(scores, kTileBytes);
+  tile_store<1>(scores + kTileRows, kTileBytes);
   if constexpr (kTiles == 2) {
     scores += kSegmentPositions;
-    _tile_stored(2, scores, kTileBytes);
-    _tile_stored(3, scores + kTileRows, kTileBytes);
+    tile_store<2>(scores, kTileBytes);
+    tile_store<3>(scores + kTileRows, kTileBytes);
   }
 }
 
@@ -254,10 +254,10 @@ void store_channels(const Tile& first, const Tile& second, int32_t num_queries, 
 // Weighted sums of 32 channels. Tiles 0 to 3 are sums, 4 and 5 weights, 6 and 7 V.
 template <int32_t kTiles>
 void add_values(const Work& work, int32_t channel, const UpcomingKeys& next, Scratch& scratch, float* sum) {
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  tile_zero<0>();
+  tile_zero<1>();
+  tile_zero<2>();
+  tile_zero<3>();
   for (int32_t block = 0; block < work.num_blocks(); ++block) {
     Tile(&values)[2] = scratch.values[block % 2];
     pack_values(work, block, channel, values);
@@ -265,27 +265,27 @@ void add_values(const Work& work, int32_t channel, const UpcomingKeys& next, Scr
       prefetch_next(work, next, channel / kStepChannels * work.num_blocks() + block,
                     work.num_steps() * work.num_blocks());
     }
-    _tile_loadd(6, &values[0], kTileBytes);
-    _tile_loadd(7, &values[1], kTileBytes);
+    tile_load<6>(&values[0], kTileBytes);
+    tile_load<7>(&values[1], kTileBytes);
     for (int32_t term = 0; term < kTerms; ++term) {
-      _tile_loadd(4, &scratch.weights[block][0][term], kTileBytes);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(1, 4, 7);
+      tile_load<4>(&scratch.weights[block][0][term], kTileBytes);
+      tile_multiply<0, 4, 6>();
+      tile_multiply<1, 4, 7>();
       if constexpr (kTiles == 2) {
-        _tile_loadd(5, &scratch.weights[block][1][term], kTileBytes);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+        tile_load<5>(&scratch.weights[block][1][term], kTileBytes);
+        tile_multiply<2, 5, 6>();
+        tile_multiply<3, 5, 7>();
       }
     }
   }
   const int32_t head_dim = work.args.head_dim;
   Tile done[2];
-  _tile_stored(0, &done[0], kTileBytes);
-  _tile_stored(1, &done[1], kTileBytes);
+  tile_store<0>(&done[0], kTileBytes);
+  tile_store<1>(&done[1], kTileBytes);
   store_channels(done[0], done[1], smaller(kTileQueries, work.num_queries), head_dim, sum + channel);
   if constexpr (kTiles == 2) {
-    _tile_stored(2, &done[0], kTileBytes);
-    _tile_stored(3, &done[1], kTileBytes);
+    tile_store<2>(&done[0], kTileBytes);
+    tile_store<3>(&done[1], kTileBytes);
     store_channels(done[0], done[1], work.num_queries - kTileQueries, head_dim,
                    sum + ptrdiff_t{kTileQueries} * head_dim + channel);
   }
@@ -313,7 +313,7 @@ void attend_segment(const Work& work, const UpcomingKeys& next, float* buffer) {
   for (int32_t channel = 0; channel < work.args.head_dim; channel += kStepChannels) {
     add_values<kTiles>(work, channel, next, scratch, buffer + 2 * kMaxQueries);
   }
-  _tile_release();
+  tile_release();
 }
 
 }  // namespace

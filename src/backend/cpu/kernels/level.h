@@ -33,8 +33,14 @@ extern const MatmulKernel kMatmulBf16Amx;       // tiles, BF16 activations
 extern const MatmulKernel kMatmulBf16AmxSplit;  // tiles, activations as a sum of three BF16
 #endif
 // Quantised weights, activations of 16 or 24 bits. All give the same results.
+#if defined(__AMX_BF16__)
+extern const MatmulKernel kMatmulQ8Amx16;  // tiles; for few tokens by vpdpbusd
+extern const MatmulKernel kMatmulQ8Amx24;
+extern const MatmulKernel kMatmulAffine4Amx16;
+extern const MatmulKernel kMatmulAffine4Amx24;
+#endif
 #if defined(__AVX512VNNI__)
-extern const MatmulKernel kMatmulQ8Vnni16;  // the same results by vpdpbusd
+extern const MatmulKernel kMatmulQ8Vnni16;  // by vpdpbusd
 extern const MatmulKernel kMatmulQ8Vnni24;
 extern const MatmulKernel kMatmulAffine4Vnni16;
 extern const MatmulKernel kMatmulAffine4Vnni24;

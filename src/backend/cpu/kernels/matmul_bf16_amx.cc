@@ -3,7 +3,7 @@
 // chain of product-sums over the columns in order, whatever the number of tokens. At high precision an activation is
 // the exact sum of three BF16 numbers, which take three columns of the right operand.
 #include "backend/cpu/kernels/level.h"
-#include "backend/cpu/kernels/tile_config.h"
+#include "backend/cpu/kernels/tiles.h"
 #include "backend/cpu/kernels/transpose.h"
 
 namespace kipp::cpu::KIPP_CPU_LEVEL {
@@ -111,23 +111,23 @@ template <int32_t kTerms>
 void store_tiles(const MultiplyArgs& args, const Group& group, int32_t row, int32_t num_tiles, int32_t num_rows) {
   alignas(64) float sums[kTileRows * kTileTokens];
   const ptrdiff_t sum_stride = ptrdiff_t{group.width} * 4;
-  _tile_stored(0, sums, sum_stride);
+  tile_store<0>(sums, sum_stride);
   store_sums<kTerms>(args, sums, group, row, num_rows);
   if (num_tiles > 1) {
-    _tile_stored(1, sums, sum_stride);
+    tile_store<1>(sums, sum_stride);
     store_sums<kTerms>(args, sums, group, row + kTileRows, num_rows);
   }
   if (num_tiles > 2) {
-    _tile_stored(2, sums, sum_stride);
+    tile_store<2>(sums, sum_stride);
     store_sums<kTerms>(args, sums, group, row + 2 * kTileRows, num_rows);
   }
   if (num_tiles > 3) {
-    _tile_stored(3, sums, sum_stride);
+    tile_store<3>(sums, sum_stride);
     store_sums<kTerms>(args, sums, group, row + 3 * kTileRows, num_rows);
   }
 }
 
-// Up to four tiles of weights, one group. The tile numbers of the intrinsics must be literals.
+// Up to four tiles of weights, one group.
 template <int32_t kTerms>
 void multiply_rows(const MultiplyArgs& args, const Group& group, int32_t row, int32_t num_tiles, int32_t num_rows) {
   alignas(64) uint16_t copy[kTileRows * kTileColumns];
@@ -143,12 +143,12 @@ void multiply_rows(const MultiplyArgs& args, const Group& group, int32_t row, in
     const auto* first = reinterpret_cast<const uint16_t*>(args.weight) + ptrdiff_t{row + i * kTileRows} * args.columns;
     weights[i] = {first, args.columns, num_rows};
   }
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  tile_zero<0>();
+  tile_zero<1>();
+  tile_zero<2>();
+  tile_zero<3>();
   for (int32_t k = 0; k < steps; ++k) {
-    _tile_loadd(4, group.step(k), packed_stride);
+    tile_load<4>(group.step(k), packed_stride);
     prefetch(next + ptrdiff_t{k} * num_tiles * kTileBytes, ahead);
     const auto load_weights = [&](int32_t i) KIPP_INLINE_LAMBDA -> const void* {
       if (k == whole) {
@@ -158,19 +158,19 @@ void multiply_rows(const MultiplyArgs& args, const Group& group, int32_t row, in
       return weights[i].step(k);
     };
     const ptrdiff_t weight_stride = k == whole ? kTileColumns * 2 : stride;
-    _tile_loadd(6, load_weights(0), weight_stride);
-    _tile_dpbf16ps(0, 6, 4);
+    tile_load<6>(load_weights(0), weight_stride);
+    tile_multiply<0, 6, 4>();
     if (num_tiles > 1) {
-      _tile_loadd(7, load_weights(1), weight_stride);
-      _tile_dpbf16ps(1, 7, 4);
+      tile_load<7>(load_weights(1), weight_stride);
+      tile_multiply<1, 7, 4>();
     }
     if (num_tiles > 2) {
-      _tile_loadd(6, load_weights(2), weight_stride);
-      _tile_dpbf16ps(2, 6, 4);
+      tile_load<6>(load_weights(2), weight_stride);
+      tile_multiply<2, 6, 4>();
     }
     if (num_tiles > 3) {
-      _tile_loadd(7, load_weights(3), weight_stride);
-      _tile_dpbf16ps(3, 7, 4);
+      tile_load<7>(load_weights(3), weight_stride);
+      tile_multiply<3, 7, 4>();
     }
   }
   store_tiles<kTerms>(args, group, row, num_tiles, num_rows);
@@ -245,39 +245,39 @@ void add_panel(const Panel& panel, const PanelPart& part, const Group* groups, c
   const ptrdiff_t first_stride = ptrdiff_t{groups[0].width} * 4;
   const ptrdiff_t second_stride = ptrdiff_t{groups[kGroups - 1].width} * 4;
   if (sums.from == nullptr) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    tile_zero<0>();
+    tile_zero<1>();
+    tile_zero<2>();
+    tile_zero<3>();
   } else {
-    _tile_loadd(0, sums.from[0][0], first_stride);
-    _tile_loadd(2, sums.from[0][1], first_stride);
+    tile_load<0>(sums.from[0][0], first_stride);
+    tile_load<2>(sums.from[0][1], first_stride);
     if constexpr (kGroups == 2) {
-      _tile_loadd(1, sums.from[1][0], second_stride);
-      _tile_loadd(3, sums.from[1][1], second_stride);
+      tile_load<1>(sums.from[1][0], second_stride);
+      tile_load<3>(sums.from[1][1], second_stride);
     }
   }
   const std::byte* first = groups[0].step(part.step);
   const std::byte* second = groups[kGroups - 1].step(part.step);
   for (int32_t k = 0; k < part.num_steps; ++k) {
-    _tile_loadd(6, panel.tiles[k][0], kTileColumns * 2);
-    _tile_loadd(4, first + k * kTileRows * first_stride, first_stride);
-    _tile_dpbf16ps(0, 6, 4);
+    tile_load<6>(panel.tiles[k][0], kTileColumns * 2);
+    tile_load<4>(first + k * kTileRows * first_stride, first_stride);
+    tile_multiply<0, 6, 4>();
     if constexpr (kGroups == 2) {
-      _tile_loadd(5, second + k * kTileRows * second_stride, second_stride);
-      _tile_dpbf16ps(1, 6, 5);
+      tile_load<5>(second + k * kTileRows * second_stride, second_stride);
+      tile_multiply<1, 6, 5>();
     }
-    _tile_loadd(7, panel.tiles[k][1], kTileColumns * 2);
-    _tile_dpbf16ps(2, 7, 4);
+    tile_load<7>(panel.tiles[k][1], kTileColumns * 2);
+    tile_multiply<2, 7, 4>();
     if constexpr (kGroups == 2) {
-      _tile_dpbf16ps(3, 7, 5);
+      tile_multiply<3, 7, 5>();
     }
   }
-  _tile_stored(0, sums.to[0][0], first_stride);
-  _tile_stored(2, sums.to[0][1], first_stride);
+  tile_store<0>(sums.to[0][0], first_stride);
+  tile_store<2>(sums.to[0][1], first_stride);
   if constexpr (kGroups == 2) {
-    _tile_stored(1, sums.to[1][0], second_stride);
-    _tile_stored(3, sums.to[1][1], second_stride);
+    tile_store<1>(sums.to[1][0], second_stride);
+    tile_store<3>(sums.to[1][1], second_stride);
   }
 }
 
@@ -392,7 +392,7 @@ void multiply(const MultiplyArgs& args) {
       multiply_group<kTerms>(args, group_at<kTerms>(args, g), args.row_begin);
     }
   }
-  _tile_release();
+  tile_release();
 }
 
 template <int32_t kTerms>

@@ -1,13 +1,10 @@
 // Quantised weights times fixed-point activations by vpdpbusd: the sums and roundings of matmul_fixed.cc, bit for bit.
 // Sixteen rows of weights are turned once, so that each lane is a row and no sum runs across lanes; tokens follow.
-#include "backend/cpu/kernels/fixed_point.h"
-#include "backend/cpu/kernels/transpose.h"
+#include "backend/cpu/kernels/fixed_panel.h"
 
 namespace kipp::cpu::KIPP_CPU_LEVEL {
 namespace {
 
-constexpr int32_t kRows = 16;
-constexpr int32_t kWords = kRun / 4;  // 32-bit words of a run: four columns each
 constexpr int32_t kPanelBlocks = 32;  // blocks turned at a time: 16 KiB of the L1 cache
 constexpr int32_t kTokenTile = 4;     // tokens whose sums stay in registers
 constexpr uint32_t kUnsignedOffset =
@@ -20,79 +17,23 @@ struct alignas(64) Panel {
   __m512 biases[kPanelBlocks];
 };
 
-// The first word of a block of each row: its scale, and its bias behind it where it has one. One gather instead of
-// sixteen stores of two bytes, which a load of all of them would have to wait for.
-KIPP_INLINE __m512i first_words(const std::byte* first, __m512i row_offsets) {
-  return _mm512_i32gather_epi32(row_offsets, first, 1);
-}
-KIPP_INLINE __m512 halves_to_floats(__m512i words) {
-  return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words));
-}
-
-// Four words of each of sixteen rows, turned: lane r of words[k] is word k of row r. Rows beyond num_rows repeat row 0.
-KIPP_INLINE void turn_four(const std::byte* first, ptrdiff_t row_bytes, int32_t num_rows, __m512i* words) {
-  const auto row = [&](int32_t r) KIPP_INLINE_LAMBDA {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(first + (r < num_rows ? r : 0) * row_bytes));
-  };
-  __m512i z[4];  // quarters: rows i, 4 + i, 8 + i, 12 + i
-  for (int32_t i = 0; i < 4; ++i) {
-    z[i] = _mm512_castsi128_si512(row(i));
-    z[i] = _mm512_inserti32x4(z[i], row(4 + i), 1);
-    z[i] = _mm512_inserti32x4(z[i], row(8 + i), 2);
-    z[i] = _mm512_inserti32x4(z[i], row(12 + i), 3);
-  }
-  const __m512i first_low = _mm512_unpacklo_epi32(z[0], z[1]);
-  const __m512i first_high = _mm512_unpackhi_epi32(z[0], z[1]);
-  const __m512i last_low = _mm512_unpacklo_epi32(z[2], z[3]);
-  const __m512i last_high = _mm512_unpackhi_epi32(z[2], z[3]);
-  words[0] = _mm512_unpacklo_epi64(first_low, last_low);
-  words[1] = _mm512_unpackhi_epi64(first_low, last_low);
-  words[2] = _mm512_unpacklo_epi64(first_high, last_high);
-  words[3] = _mm512_unpackhi_epi64(first_high, last_high);
-}
-
-template <typename Block>
-void fill_block(const std::byte* first, ptrdiff_t row_bytes, int32_t num_rows, __m512i (&words)[kWords]);
-
-template <>
-KIPP_INLINE void fill_block<Q8Block>(const std::byte* first, ptrdiff_t row_bytes, int32_t num_rows,
-                                     __m512i (&words)[kWords]) {
-  const std::byte* weights = first + offsetof(Q8Block, weights);
-  turn_four(weights, row_bytes, num_rows, words);
-  turn_four(weights + 16, row_bytes, num_rows, words + 4);
-  const __m512i offset = _mm512_set1_epi8(static_cast<char>(kUnsignedOffset));
-  for (int32_t k = 0; k < kWords; ++k) {
-    words[k] = _mm512_xor_si512(words[k], offset);
-  }
-}
-
-template <>
-KIPP_INLINE void fill_block<Affine4Block>(const std::byte* first, ptrdiff_t row_bytes, int32_t num_rows,
-                                          __m512i (&words)[kWords]) {
-  __m512i both[4];
-  turn_four(first + offsetof(Affine4Block, nibbles), row_bytes, num_rows, both);
-  const __m512i low_half = _mm512_set1_epi8(0x0F);
-  for (int32_t k = 0; k < 4; ++k) {
-    words[k] = _mm512_and_si512(both[k], low_half);
-    words[4 + k] = _mm512_and_si512(_mm512_srli_epi16(both[k], 4), low_half);
-  }
-}
-
 template <typename Block>
 void fill_panel(const std::byte* first, ptrdiff_t row_bytes, int32_t num_rows, int32_t num_blocks, bool has_next,
                 Panel& panel) {
-  constexpr int32_t kGroupBytes = kRows * static_cast<int32_t>(sizeof(Block));  // a block of all rows
-  const std::byte* next = first + kRows * row_bytes;
-  const __m512i row_numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  const __m512i row_offsets = _mm512_maskz_mullo_epi32(static_cast<__mmask16>((1U << num_rows) - 1U), row_numbers,
-                                                       _mm512_set1_epi32(static_cast<int32_t>(row_bytes)));
+  constexpr int32_t kGroupBytes = kPanelRows * static_cast<int32_t>(sizeof(Block));  // a block of all rows
+  const std::byte* next = first + kPanelRows * row_bytes;
+  const __m512i offsets = row_offsets(row_bytes, num_rows);
+  const __m512i to_unsigned = _mm512_set1_epi8(static_cast<char>(kUnsignedOffset));
   for (int32_t b = 0; b < num_blocks; ++b) {
     const std::byte* block = first + ptrdiff_t{b} * static_cast<ptrdiff_t>(sizeof(Block));
     if (has_next) {
       prefetch(next + ptrdiff_t{b} * kGroupBytes, kGroupBytes);
     }
-    fill_block<Block>(block, row_bytes, num_rows, panel.words[b]);
-    const __m512i words = first_words(block, row_offsets);
+    turn_block<Block>(block, row_bytes, num_rows, panel.words[b]);
+    for (int32_t k = 0; k < kWords && !Block::kHasBias; ++k) {
+      panel.words[b][k] = _mm512_xor_si512(panel.words[b][k], to_unsigned);
+    }
+    const __m512i words = first_words(block, offsets);
     panel.scales[b] = halves_to_floats(words);
     if constexpr (Block::kHasBias) {
       panel.biases[b] = halves_to_floats(_mm512_srli_epi32(words, 16));
@@ -160,7 +101,7 @@ void multiply_rows(const MultiplyArgs& args, int32_t row, int32_t num_rows) {
   for (int32_t b = 0; b < num_blocks; b += kPanelBlocks) {
     const int32_t count = num_blocks - b < kPanelBlocks ? num_blocks - b : kPanelBlocks;
     const std::byte* first = args.weight + row * row_bytes + b * static_cast<ptrdiff_t>(sizeof(Block));
-    fill_panel<Block>(first, row_bytes, num_rows, count, row + kRows < args.row_end, panel);
+    fill_panel<Block>(first, row_bytes, num_rows, count, row + kPanelRows < args.row_end, panel);
     const auto* runs = reinterpret_cast<const FixedRun<kDigits>*>(args.packed) + b;
     float* out = args.out + row;
     int32_t t = 0;
@@ -177,18 +118,18 @@ void multiply_rows(const MultiplyArgs& args, int32_t row, int32_t num_rows) {
 
 template <typename Block, int32_t kDigits>
 void multiply(const MultiplyArgs& args) {
-  for (int32_t row = args.row_begin; row < args.row_end; row += kRows) {
-    multiply_rows<Block, kDigits>(args, row, args.row_end - row < kRows ? args.row_end - row : kRows);
+  for (int32_t row = args.row_begin; row < args.row_end; row += kPanelRows) {
+    multiply_rows<Block, kDigits>(args, row, args.row_end - row < kPanelRows ? args.row_end - row : kPanelRows);
   }
 }
 
 }  // namespace
 
-const MatmulKernel kMatmulQ8Vnni16 = fixed_kernel<2>("matmul_q8_0_vnni_int16", kRows, multiply<Q8Block, 2>);
-const MatmulKernel kMatmulQ8Vnni24 = fixed_kernel<3>("matmul_q8_0_vnni_int24", kRows, multiply<Q8Block, 3>);
+const MatmulKernel kMatmulQ8Vnni16 = fixed_kernel<2>("matmul_q8_0_vnni_int16", kPanelRows, multiply<Q8Block, 2>);
+const MatmulKernel kMatmulQ8Vnni24 = fixed_kernel<3>("matmul_q8_0_vnni_int24", kPanelRows, multiply<Q8Block, 3>);
 const MatmulKernel kMatmulAffine4Vnni16 =
-    fixed_kernel<2>("matmul_affine4_gs32_vnni_int16", kRows, multiply<Affine4Block, 2>);
+    fixed_kernel<2>("matmul_affine4_gs32_vnni_int16", kPanelRows, multiply<Affine4Block, 2>);
 const MatmulKernel kMatmulAffine4Vnni24 =
-    fixed_kernel<3>("matmul_affine4_gs32_vnni_int24", kRows, multiply<Affine4Block, 3>);
+    fixed_kernel<3>("matmul_affine4_gs32_vnni_int24", kPanelRows, multiply<Affine4Block, 3>);
 
 }  // namespace kipp::cpu::KIPP_CPU_LEVEL

@@ -2,7 +2,7 @@
 // registers. Only for measuring limits (backend/cpu/probe.h); nothing of it runs in a model.
 #include "backend/cpu/kernels/level.h"
 #include "backend/cpu/kernels/simd.h"
-#include "backend/cpu/kernels/tile_config.h"
+#include "backend/cpu/kernels/tiles.h"
 
 namespace kipp::cpu::KIPP_CPU_LEVEL {
 namespace {
@@ -120,21 +120,21 @@ int64_t multiply_bf16_tile(int64_t rounds) {
     config.set(tile, 16, 64);
   }
   config.load();
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  _tile_zero(4);
-  _tile_zero(5);
-  _tile_zero(6);
-  _tile_zero(7);
+  tile_zero<0>();
+  tile_zero<1>();
+  tile_zero<2>();
+  tile_zero<3>();
+  tile_zero<4>();
+  tile_zero<5>();
+  tile_zero<6>();
+  tile_zero<7>();
   for (int64_t i = 0; i < rounds; ++i) {
-    _tile_dpbf16ps(0, 6, 4);
-    _tile_dpbf16ps(1, 6, 5);
-    _tile_dpbf16ps(2, 7, 4);
-    _tile_dpbf16ps(3, 7, 5);
+    tile_multiply<0, 6, 4>();
+    tile_multiply<1, 6, 5>();
+    tile_multiply<2, 7, 4>();
+    tile_multiply<3, 7, 5>();
   }
-  _tile_release();
+  tile_release();
   return rounds * 4 * kOperations;
 }
 #endif

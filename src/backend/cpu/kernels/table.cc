@@ -21,7 +21,10 @@ const Kernels& kernels() {
 #else
               {kMatmulBf16Fp32, kMatmulBf16Fp32},
 #endif
-#if defined(__AVX512VNNI__)
+#if defined(__AMX_BF16__)
+              {kMatmulQ8Amx16, kMatmulQ8Amx24},
+              {kMatmulAffine4Amx16, kMatmulAffine4Amx24},
+#elif defined(__AVX512VNNI__)
               {kMatmulQ8Vnni16, kMatmulQ8Vnni24},
               {kMatmulAffine4Vnni16, kMatmulAffine4Vnni24},
 #elif defined(__AVX2__)
