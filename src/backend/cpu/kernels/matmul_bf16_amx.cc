@@ -260,10 +260,13 @@ void add_panel(const Panel& panel, const PanelPart& part, const Group* groups, c
   const std::byte* first = groups[0].step(part.step);
   const std::byte* second = groups[kGroups - 1].step(part.step);
   for (int32_t k = 0; k < part.num_steps; ++k) {
+    tile_prefetch(panel.tiles[k + 1], sizeof panel.tiles[0]);
     tile_load<6>(panel.tiles[k][0], kTileColumns * 2);
     tile_load<4>(first + k * kTileRows * first_stride, first_stride);
     tile_multiply<0, 6, 4>();
+    tile_prefetch(first + (k + 1) * kTileRows * first_stride, kTileRows * first_stride);
     if constexpr (kGroups == 2) {
+      tile_prefetch(second + (k + 1) * kTileRows * second_stride, kTileRows * second_stride);
       tile_load<5>(second + k * kTileRows * second_stride, second_stride);
       tile_multiply<1, 6, 5>();
     }

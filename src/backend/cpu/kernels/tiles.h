@@ -34,6 +34,14 @@ KIPP_INLINE void tile_load(const void* first_row, ptrdiff_t stride) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(first_row), "r"(stride), "i"(kTile) : "memory");
 }
 
+// Asks for a tile of contiguous rows, to be loaded soon. A tile load that finds its rows in the L2 cache takes six
+// times as long as one product where another thread of the core is at work, and waits for them one after the other.
+KIPP_INLINE void tile_prefetch(const void* first_row, ptrdiff_t bytes = 1024) {
+  for (ptrdiff_t i = 0; i < bytes; i += 64) {
+    __builtin_prefetch(static_cast<const char*>(first_row) + i, 0, 3);
+  }
+}
+
 template <int kTile>
 KIPP_INLINE void tile_store(void* first_row, ptrdiff_t stride) {
   static_assert(kTile < kNumTiles);
