@@ -60,17 +60,20 @@ class Model {
     std::span<const int32_t> head_rows;
     bool generated = false;  // the tokens were sampled (row class), not part of a prompt
   };
-  // Evaluates several sessions together, in as few steps of the backend as its limits allow; logits[i][j] is [vocab]
-  // for head row j of request i. A session's logits() are then those of its last token if that was a head row, else
-  // empty. Errors leave every session as it was (kCapacity: context or pool; kInvalidArgument, naming request and
-  // index: no tokens, token id, head rows not ascending or out of range, a session of another model or named twice).
-  Result<std::vector<std::vector<std::vector<float>>>> step(std::span<const StepRequest> requests);
+  // Evaluates several sessions together, in as few steps of the backend as its limits allow. A session's logits() are
+  // then those of its last token if that was a head row, else empty. Errors leave every session as it was (kCapacity:
+  // context or pool; kInvalidArgument, naming request and index: no tokens, token id, head rows not ascending or out of
+  // range, a session of another model or named twice).
+  Result<void> step(std::span<const StepRequest> requests);
+  // The same with the logits of every head row: [i][j] is [vocab] for head row j of request i.
+  Result<std::vector<std::vector<std::vector<float>>>> step_all_logits(std::span<const StepRequest> requests);
 
   struct Impl;  // src/engine/model_impl.h
 
  private:
   friend class Session;
   explicit Model(std::unique_ptr<Impl> impl);
+  Result<void> run(std::span<const StepRequest> requests, std::vector<std::vector<std::vector<float>>>* rows);
   std::unique_ptr<Impl> impl_;
 };
 

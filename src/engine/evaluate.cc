@@ -110,9 +110,35 @@ class BlockReservation {
   std::span<const Evaluation> evaluations_;
 };
 
-// One planned step on the backend; its logits go to their places in `results`.
+bool has_last_row(const Evaluation& evaluation) {
+  return !evaluation.head_rows.empty() &&
+         static_cast<size_t>(evaluation.head_rows.back()) + 1 == evaluation.tokens.size();
+}
+
+// The logits of a step's head rows go to `rows`, if wanted, and those of an evaluation's last token to its session.
+Result<void> fetch_logits(Model::Impl& model, StepId step, std::span<const Evaluation> evaluations,
+                          std::span<const PlannedSpan> planned, std::vector<RowLogits>* rows) {
+  const auto vocab = static_cast<size_t>(model.file.info().dimensions.vocab);
+  int32_t row = 0;
+  for (const PlannedSpan& part : planned) {
+    const Evaluation& evaluation = evaluations[part.run];
+    for (size_t h = part.head_begin; h < part.head_begin + part.head_count; ++h, ++row) {
+      if (rows != nullptr) {
+        std::vector<float>& logits = (*rows)[part.run].emplace_back(vocab);
+        KIPP_TRY(model.backend->logits(step, row, logits));
+      }
+      if (h + 1 == evaluation.head_rows.size() && has_last_row(evaluation)) {
+        evaluation.session->next_logits.resize(vocab);
+        KIPP_TRY(model.backend->logits(step, row, evaluation.session->next_logits));
+      }
+    }
+  }
+  return {};
+}
+
+// One planned step on the backend.
 Result<void> run_step(Model::Impl& model, std::span<const Evaluation> evaluations, std::span<const PlannedSpan> planned,
-                      std::vector<RowLogits>& results) {
+                      std::vector<RowLogits>* rows) {
   std::vector<Span> spans;
   std::vector<TokenRef> tokens;
   std::vector<int32_t> head_rows;
@@ -136,28 +162,22 @@ Result<void> run_step(Model::Impl& model, std::span<const Evaluation> evaluation
   }
   KIPP_ASSIGN(const StepId step, model.backend->forward({.spans = spans, .tokens = tokens, .head_rows = head_rows}));
   KIPP_TRY(model.backend->collect(step, {}));
-  int32_t row = 0;
-  for (const PlannedSpan& part : planned) {
-    for (size_t h = 0; h < part.head_count; ++h) {
-      std::vector<float>& logits = results[part.run].emplace_back();
-      logits.resize(static_cast<size_t>(model.file.info().dimensions.vocab));
-      KIPP_TRY(model.backend->logits(step, row++, logits));
-    }
-  }
-  return {};
+  return fetch_logits(model, step, evaluations, planned, rows);
 }
 
-void commit(const Evaluation& evaluation, const RowLogits& logits) {
+void commit(const Evaluation& evaluation) {
   Session::Impl& session = *evaluation.session;
   session.tokens.insert(session.tokens.end(), evaluation.tokens.begin(), evaluation.tokens.end());
-  const bool has_last =
-      !evaluation.head_rows.empty() && static_cast<size_t>(evaluation.head_rows.back()) + 1 == evaluation.tokens.size();
-  session.logits = has_last ? logits.back() : std::vector<float>{};
+  if (has_last_row(evaluation)) {
+    std::swap(session.logits, session.next_logits);
+  } else {
+    session.logits.clear();
+  }
 }
 
 }  // namespace
 
-Result<std::vector<RowLogits>> evaluate(Model::Impl& model, std::span<const Evaluation> evaluations) {
+Result<void> evaluate(Model::Impl& model, std::span<const Evaluation> evaluations, std::vector<RowLogits>* rows) {
   KIPP_TRY(check(model, evaluations));
   BlockReservation reservation(evaluations);
   KIPP_TRY(reservation.take());
@@ -165,14 +185,14 @@ Result<std::vector<RowLogits>> evaluate(Model::Impl& model, std::span<const Eval
   for (const Evaluation& evaluation : evaluations) {
     runs.push_back({evaluation.tokens.size(), evaluation.head_rows});
   }
-  std::vector<RowLogits> results(evaluations.size());
+  if (rows != nullptr) {
+    rows->assign(evaluations.size(), {});
+  }
   for (const auto& step : plan_steps(runs, model.limits)) {
-    KIPP_TRY(run_step(model, evaluations, step, results));
+    KIPP_TRY(run_step(model, evaluations, step, rows));
   }
-  for (size_t i = 0; i < evaluations.size(); ++i) {
-    commit(evaluations[i], results[i]);
-  }
-  return results;
+  std::ranges::for_each(evaluations, commit);
+  return {};
 }
 
 }  // namespace kipp

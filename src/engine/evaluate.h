@@ -19,7 +19,8 @@ struct Evaluation {
 
 using RowLogits = std::vector<std::vector<float>>;  // [head_rows][vocab]
 
-// Contract and errors: Model::step in kipp/engine.h.
-Result<std::vector<RowLogits>> evaluate(Model::Impl& model, std::span<const Evaluation> evaluations);
+// Contract and errors: Model::step in kipp/engine.h. rows: where the logits of all head rows go, one entry for each
+// evaluation; null where those of the last token, which the session keeps, are enough.
+Result<void> evaluate(Model::Impl& model, std::span<const Evaluation> evaluations, std::vector<RowLogits>* rows);
 
 }  // namespace kipp

@@ -73,10 +73,10 @@ int32_t Model::num_free_blocks() const {
 }
 
 Result<Session> Model::new_session() {
-  return Session(std::make_unique<Session::Impl>(Session::Impl{impl_.get(), BlockTable(impl_->pool), {}, {}}));
+  return Session(std::make_unique<Session::Impl>(Session::Impl{impl_.get(), BlockTable(impl_->pool), {}, {}, {}}));
 }
 
-Result<std::vector<std::vector<std::vector<float>>>> Model::step(std::span<const StepRequest> requests) {
+Result<void> Model::run(std::span<const StepRequest> requests, std::vector<std::vector<std::vector<float>>>* rows) {
   std::vector<Evaluation> evaluations;
   evaluations.reserve(requests.size());
   for (const StepRequest& request : requests) {
@@ -85,7 +85,17 @@ Result<std::vector<std::vector<std::vector<float>>>> Model::step(std::span<const
                            .head_rows = request.head_rows,
                            .row_class = request.generated ? RowClass::kGenerated : RowClass::kPrompt});
   }
-  return evaluate(*impl_, evaluations);
+  return evaluate(*impl_, evaluations, rows);
+}
+
+Result<void> Model::step(std::span<const StepRequest> requests) {
+  return run(requests, nullptr);
+}
+
+Result<std::vector<std::vector<std::vector<float>>>> Model::step_all_logits(std::span<const StepRequest> requests) {
+  std::vector<std::vector<std::vector<float>>> rows;
+  KIPP_TRY(run(requests, &rows));
+  return rows;
 }
 
 }  // namespace kipp

@@ -26,6 +26,9 @@ struct Session::Impl {
   BlockTable table;             // blocks of the positions below tokens.size()
   std::vector<int32_t> tokens;  // held: their K and V are in the blocks
   std::vector<float> logits;    // [vocab] after the last token, or empty
+  // Those of an evaluation under way: they change places with `logits` once all of it has succeeded. Memory that is
+  // taken anew for each token costs a tenth of a small model's step on many cores.
+  std::vector<float> next_logits;
 };
 
 }  // namespace kipp

@@ -28,7 +28,7 @@ Session::~Session() = default;
 Result<void> Session::append(std::span<const int32_t> tokens, bool generated) {
   const auto last_row = static_cast<int32_t>(tokens.size()) - 1;
   const Evaluation evaluation{impl_.get(), tokens, {&last_row, tokens.empty() ? 0U : 1U}, row_class(generated)};
-  KIPP_TRY(evaluate(*impl_->model, {&evaluation, 1}));
+  KIPP_TRY(evaluate(*impl_->model, {&evaluation, 1}, nullptr));
   return {};
 }
 
@@ -36,8 +36,9 @@ Result<std::vector<std::vector<float>>> Session::append_all_logits(std::span<con
   std::vector<int32_t> rows(tokens.size());
   std::iota(rows.begin(), rows.end(), 0);
   const Evaluation evaluation{impl_.get(), tokens, rows, row_class(generated)};
-  KIPP_ASSIGN(auto results, evaluate(*impl_->model, {&evaluation, 1}));
-  return std::move(results.front());
+  std::vector<RowLogits> rows;
+  KIPP_TRY(evaluate(*impl_->model, {&evaluation, 1}, &rows));
+  return std::move(rows.front());
 }
 
 std::span<const float> Session::logits() const {

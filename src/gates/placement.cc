@@ -163,7 +163,7 @@ Result<void> Placement::check_batched() {
       }
     }
     KIPP_TRY(input_.go_on());
-    KIPP_ASSIGN(const auto logits, scrambled_.step(requests));
+    KIPP_ASSIGN(const auto logits, scrambled_.step_all_logits(requests));
     for (size_t request = 0; request < logits.size(); ++request) {
       for (const std::vector<float>& row : logits[request]) {
         KIPP_ASSIGN(const uint64_t digest, row_digest(row));

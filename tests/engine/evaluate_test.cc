@@ -96,15 +96,16 @@ TEST_F(EvaluateTest, EverySpanHasTheClassPositionsAndBlocksOfItsRequest) {
   Session::Impl second = new_session();
   const std::vector<int32_t> prompt = draw_tokens(40, 70);
   const Evaluation before{&first, prompt, {}, RowClass::kPrompt};
-  ASSERT_TRUE(evaluate(*model_, {&before, 1}));
+  ASSERT_TRUE(evaluate(*model_, {&before, 1}, nullptr));
   const std::vector<int32_t> sampled = {17};
   const std::vector<int32_t> sampled_row = {0};
   const std::vector<int32_t> other = {4, 5, 6};
   const std::vector<int32_t> other_rows = {0, 2};
   const Evaluation together[] = {{&first, sampled, sampled_row, RowClass::kGenerated},
                                  {&second, other, other_rows, RowClass::kPrompt}};
-  const auto logits = evaluate(*model_, together);
-  ASSERT_TRUE(logits) << logits.error().message;
+  std::vector<RowLogits> logits;
+  const auto done = evaluate(*model_, together, &logits);
+  ASSERT_TRUE(done) << done.error().message;
   ASSERT_EQ(backend_->steps.size(), 2U);
   const std::vector<SeenSpan>& step = backend_->steps[1];
   ASSERT_EQ(step.size(), 2U);
@@ -113,8 +114,8 @@ TEST_F(EvaluateTest, EverySpanHasTheClassPositionsAndBlocksOfItsRequest) {
   EXPECT_THAT(step[0].blocks, ElementsAreArray(first.table.blocks()));
   EXPECT_THAT(step[1].blocks, ElementsAreArray(second.table.blocks()));
   EXPECT_THAT(backend_->head_rows[1], ElementsAre(0, 1, 3));  // of the batch: the second request begins at row 1
-  EXPECT_EQ((*logits)[0].size(), 1U);
-  EXPECT_EQ((*logits)[1].size(), 2U);
+  EXPECT_EQ(logits[0].size(), 1U);
+  EXPECT_EQ(logits[1].size(), 2U);
 }
 
 TEST_F(EvaluateTest, ChunksOfOneRequestKeepItsClassAndNameOnlyTheBlocksTheyReach) {
@@ -122,7 +123,7 @@ TEST_F(EvaluateTest, ChunksOfOneRequestKeepItsClassAndNameOnlyTheBlocksTheyReach
   const std::vector<int32_t> tokens = draw_tokens(70, 71);
   const std::vector<int32_t> last = {69};
   const Evaluation evaluation{&session, tokens, last, RowClass::kGenerated};
-  ASSERT_TRUE(evaluate(*model_, {&evaluation, 1}));
+  ASSERT_TRUE(evaluate(*model_, {&evaluation, 1}, nullptr));
   ASSERT_EQ(backend_->steps.size(), 2U);
   expect_span(backend_->steps[0][0], 0, 0, RowClass::kGenerated, std::span(tokens).first(48));
   expect_span(backend_->steps[1][0], 0, 48, RowClass::kGenerated, std::span(tokens).subspan(48));

@@ -24,7 +24,7 @@ class PlacementTest : public testing::Test {
     Session session = *model.new_session();
     EXPECT_TRUE(session.append(std::span(tokens_).first(kFirstChunk)));
     const Model::StepRequest request{&session, std::span(tokens_).subspan(kFirstChunk, kPrompt - kFirstChunk), rows_};
-    auto logits = model.step({&request, 1});
+    auto logits = model.step_all_logits({&request, 1});
     EXPECT_TRUE(logits);
     std::vector<Logits> all = logits ? std::move(logits->front()) : std::vector<Logits>{};
     for (size_t i = kPrompt; i < kLength; ++i) {

@@ -40,7 +40,7 @@ TEST(StepTest, BatchedEqualsIsolated) {
   for (size_t r = 0; r < kCount; ++r) {
     requests.push_back({&sessions[r], std::span(tokens[r]).subspan(kPrefixes[r]), head_rows[r], r % 2 == 1});
   }
-  const auto batched = model->step(requests);
+  const auto batched = model->step_all_logits(requests);
   ASSERT_TRUE(batched) << batched.error().message;
   ASSERT_EQ(batched->size(), kCount);
   for (size_t r = 0; r < kCount; ++r) {
@@ -50,7 +50,7 @@ TEST(StepTest, BatchedEqualsIsolated) {
       rows.push_back(row + static_cast<int32_t>(kPrefixes[r]));
     }
     const Model::StepRequest request{&alone, tokens[r], rows};
-    const auto expected = model->step({&request, 1});
+    const auto expected = model->step_all_logits({&request, 1});
     ASSERT_TRUE(expected);
     ASSERT_EQ((*batched)[r].size(), head_rows[r].size());
     for (size_t j = 0; j < head_rows[r].size(); ++j) {
@@ -126,7 +126,7 @@ class StepErrorTest : public testing::Test {
   }
 
   void expect_refused(std::span<const Model::StepRequest> requests, ErrorCode code, const char* message) {
-    const auto result = model_->step(requests);
+    const auto result = model_->step_all_logits(requests);
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().code, code);
     EXPECT_THAT(result.error().message, HasSubstr(message));
@@ -196,7 +196,7 @@ TEST(StepTest, MoreRowsAndTokensThanAStepHoldsAreCut) {
   Session second = *wide->new_session();
   const std::vector requests = {Model::StepRequest{&first, long_tokens, last},
                                 Model::StepRequest{&second, short_tokens, all_rows}};
-  const auto result = wide->step(requests);
+  const auto result = wide->step_all_logits(requests);
   ASSERT_TRUE(result) << result.error().message;
   ASSERT_TRUE(alone.append(long_tokens));
   EXPECT_TRUE(same_bits((*result)[0][0], alone.logits()));
