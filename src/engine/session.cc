@@ -36,9 +36,9 @@ Result<std::vector<std::vector<float>>> Session::append_all_logits(std::span<con
   std::vector<int32_t> rows(tokens.size());
   std::iota(rows.begin(), rows.end(), 0);
   const Evaluation evaluation{impl_.get(), tokens, rows, row_class(generated)};
-  std::vector<RowLogits> rows;
-  KIPP_TRY(evaluate(*impl_->model, {&evaluation, 1}, &rows));
-  return std::move(rows.front());
+  std::vector<RowLogits> logits;
+  KIPP_TRY(evaluate(*impl_->model, {&evaluation, 1}, &logits));
+  return std::move(logits.front());
 }
 
 std::span<const float> Session::logits() const {

@@ -14,8 +14,8 @@ import sys
 MARKS = {
     "avx2": r"%ymm",
     "avx512": r"%zmm|%k[1-7]",
-    "avx512_bf16": r"\bvdpbf16ps|\bvcvtne2?ps2bf16|\bvpdpbusd|\bvpdpwssd",
-    "amx": r"%tmm|\bldtilecfg|\btilerelease",
+    "avx512_vnni": r"\bvpdpbusd|\bvpdpwssd",
+    "amx": r"%tmm|\bldtilecfg|\btilerelease|\bvdpbf16ps|\bvcvtne2?ps2bf16",
 }
 LEVELS = ["baseline", *MARKS]
 

@@ -80,8 +80,7 @@ double sum_roundings(const OperatorTable& table, int64_t n) {
 }
 
 double activation_rounding(const OperatorTable& table) {
-  const std::string_view backend = table.backend;
-  return backend == "cpu/amx" || backend == "cpu/avx512_bf16" ? 0x1p-8 : 0.0;
+  return std::string_view(table.backend).starts_with("cpu/amx") ? 0x1p-16 : 0.0;
 }
 
 PagedPool::PagedPool(Draw& draw, int32_t num_positions, int32_t num_kv_heads, int32_t head_dim, KvType type)

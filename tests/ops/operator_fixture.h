@@ -90,8 +90,8 @@ inline double gamma(double roundings) {
 // Most roundings that one of n terms goes through in a sum: the longest lane and the tree for the oracle, where the
 // first addition to an empty lane is exact; any order at all for a backend that does not say better.
 double sum_roundings(const OperatorTable& table, int64_t n);
-// The largest relative error of an activation that a product of BF16 weights starts from: 2^-8 where they are rounded
-// to BF16 (nearest of 8 bits), 0 where they are not.
+// The largest relative error of an activation that a product of BF16 weights starts from: 2^-16 where they are
+// sums of two BF16 numbers (nearest of 8 bits each), 0 where they are FP32.
 double activation_rounding(const OperatorTable& table);
 
 // One layer of a paged pool inside a pool of `num_layers`, all of it poisoned, under a scrambled block table.

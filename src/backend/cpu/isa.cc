@@ -38,8 +38,8 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
 }
 
-bool has_avx512_bf16() {
-  return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_supports("avx512vnni") != 0;
+bool has_avx512_vnni() {
+  return has_avx512() && __builtin_cpu_supports("avx512vnni") != 0;
 }
 
 // Linux hands out the tile registers only to processes that ask for them; threads made later may use them too.
@@ -58,18 +58,12 @@ bool has_amx() {
   unsigned ebx = 0;
   unsigned ecx = 0;
   unsigned edx = 0;
-  if (!has_avx512_bf16() || __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kAll) != kAll) {
+  if (!has_avx512_vnni() || __builtin_cpu_supports("avx512bf16") == 0 ||
+      __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kAll) != kAll) {
     return false;
   }
   static const bool kAllowed = may_use_tiles();
   return kAllowed;
-}
-
-// On Intel's server cores vdpbf16ps does half the work of FP32 product-sums in the same time: measured on 16 cores of
-// Emerald Rapids, 630 GFLOP/s against 1,289 (docs/benchmarks.md). There the next set below is the better one.
-bool has_quick_bf16() {
-  __builtin_cpu_init();
-  return __builtin_cpu_is("intel") == 0;
 }
 
 #endif
@@ -80,7 +74,7 @@ constexpr Isa kIsas[] = {
 #if defined(__x86_64__)
     {"avx2", has_avx2, avx2::kernels},
     {"avx512", has_avx512, avx512::kernels},
-    {"avx512_bf16", has_avx512_bf16, avx512_bf16::kernels},
+    {"avx512_vnni", has_avx512_vnni, avx512_vnni::kernels},
     {"amx", has_amx, amx::kernels},
 #endif
 };
@@ -88,15 +82,9 @@ constexpr Isa kIsas[] = {
 const Isa& best() {
   const Isa* chosen = &kIsas[0];
   for (const Isa& isa : kIsas) {
-    if (!isa.is_supported()) {
-      continue;
+    if (isa.is_supported()) {
+      chosen = &isa;
     }
-#if defined(__x86_64__)
-    if (isa.name == "avx512_bf16" && !has_quick_bf16()) {
-      continue;
-    }
-#endif
-    chosen = &isa;
   }
   return *chosen;
 }

@@ -11,7 +11,7 @@
 namespace kipp::cpu {
 
 // Names of the sets that this machine and its system can run, the plainest first: "baseline", "avx2", "avx512",
-// "avx512_bf16", "amx".
+// "avx512_vnni", "amx".
 std::vector<std::string_view> supported_isas();
 
 // The kernels of the set of that name, or of the best for this machine where it is empty. "Best" is fixed by the

@@ -77,8 +77,8 @@ const OperatorTable& operator_table(const Kernels& kernels, Precision precision)
 #if defined(__x86_64__)
   const std::string_view isa = kernels.isa;
   if (isa == "amx") return table<amx::kernels>(precision, "cpu/amx", "cpu/amx, high precision");
-  if (isa == "avx512_bf16") {
-    return table<avx512_bf16::kernels>(precision, "cpu/avx512_bf16", "cpu/avx512_bf16, high precision");
+  if (isa == "avx512_vnni") {
+    return table<avx512_vnni::kernels>(precision, "cpu/avx512_vnni", "cpu/avx512_vnni, high precision");
   }
   if (isa == "avx512") return table<avx512::kernels>(precision, "cpu/avx512", "cpu/avx512, high precision");
   if (isa == "avx2") return table<avx2::kernels>(precision, "cpu/avx2", "cpu/avx2, high precision");

@@ -1,5 +1,5 @@
 // Attention in AMX tiles over K and V in BF16, a segment at a time: all scores, their softmax, then all sums of values.
-// K and V are exact; queries and weights enter as the sum of two BF16 numbers each (a relative error of 2^-18). Each
+// K and V are exact; queries and weights enter as the sum of two BF16 numbers each (a relative error of 2^-16). Each
 // score is one chain of product-sums over the channels, each sum one chain over the segment's positions. A position
 // that a query does not see has the weight 0, which changes no bit of a sum: so chunks and tiles can be cut anywhere.
 #include "backend/cpu/kernels/level.h"

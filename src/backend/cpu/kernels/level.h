@@ -25,12 +25,8 @@ void residual_add(const ResidualAddArgs& args);
 int64_t probe(const ProbeArgs& args);
 
 extern const MatmulKernel kMatmulBf16Fp32;  // widened weights, FP32 activations
-#if defined(__AVX512BF16__)
-extern const MatmulKernel kMatmulBf16Dot;  // pairs by vdpbf16ps, BF16 activations
-#endif
 #if defined(__AMX_BF16__)
-extern const MatmulKernel kMatmulBf16Amx;       // tiles, BF16 activations
-extern const MatmulKernel kMatmulBf16AmxSplit;  // tiles, activations as a sum of three BF16
+extern const MatmulKernel kMatmulBf16Amx;  // tiles, activations as a sum of two BF16
 #endif
 // Quantised weights, activations of 16 or 24 bits. All give the same results.
 #if defined(__AMX_BF16__)

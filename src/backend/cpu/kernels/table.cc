@@ -1,4 +1,4 @@
-// The kernels that one instruction set runs. Two precisions are one kernel where it reads FP32 activations anyway.
+// The kernels that one instruction set runs. Both precisions are one kernel where weights are BF16.
 #include "backend/cpu/kernels/table.h"
 
 #include "backend/cpu/kernels/level.h"
@@ -15,9 +15,7 @@ const Kernels& kernels() {
       .matmul =
           {
 #if defined(__AMX_BF16__)
-              {kMatmulBf16Amx, kMatmulBf16AmxSplit},
-#elif defined(__AVX512BF16__)
-              {kMatmulBf16Dot, kMatmulBf16Fp32},
+              {kMatmulBf16Amx, kMatmulBf16Amx},
 #else
               {kMatmulBf16Fp32, kMatmulBf16Fp32},
 #endif

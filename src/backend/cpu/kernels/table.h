@@ -15,7 +15,7 @@ const Kernels& kernels();
 namespace avx512 {
 const Kernels& kernels();
 }
-namespace avx512_bf16 {
+namespace avx512_vnni {
 const Kernels& kernels();
 }
 namespace amx {
