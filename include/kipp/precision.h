@@ -8,8 +8,8 @@ namespace kipp {
 // Within one precision a row's bits do not depend on how many rows are computed with it. The oracle has one arithmetic,
 // FP32, for both.
 enum class Precision : uint8_t {
-  kDefault,  // activations rounded once to BF16, or finer, before each projection
-  kHigh,     // activations at FP32 quality
+  kDefault,  // activations to 16 bits or better before each projection
+  kHigh,     // to 24 bits before quantised weights; BF16 weights: the same as kDefault
 };
 
 }  // namespace kipp

@@ -42,7 +42,7 @@ void add_backend_flags(CLI::App& command, ModelFlags& flags) {
   const std::map<std::string, Precision> precisions = {{"default", Precision::kDefault}, {"high", Precision::kHigh}};
   command
       .add_option("--precision", flags.precision,
-                  "default: activations rounded to BF16 or finer before each projection; high: FP32 quality")
+                  "Activations that meet quantised weights: of 16 bits (default) or of 24 (high)")
       ->transform(CLI::CheckedTransformer(precisions).description(""))
       ->type_name("default|high");
   add_number_flag<int32_t>(command, "--threads", flags.num_threads, {.min = 0, .max = 4096},
