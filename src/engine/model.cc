@@ -73,7 +73,7 @@ int32_t Model::num_free_blocks() const {
 }
 
 Result<Session> Model::new_session() {
-  return Session(std::make_unique<Session::Impl>(Session::Impl{impl_.get(), BlockTable(impl_->pool), {}, {}, {}}));
+  return Session(std::make_unique<Session::Impl>(Session::Impl{impl_.get(), BlockTable(impl_->pool), {}, {}}));
 }
 
 Result<void> Model::run(std::span<const StepRequest> requests, std::vector<std::vector<std::vector<float>>>* rows) {

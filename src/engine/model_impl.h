@@ -28,7 +28,7 @@ struct Session::Impl {
   std::vector<float> logits;    // [vocab] after the last token, or empty
   // Those of an evaluation under way: they change places with `logits` once all of it has succeeded. Memory that is
   // taken anew for each token costs a tenth of a small model's step on many cores.
-  std::vector<float> next_logits;
+  std::vector<float> next_logits = {};
 };
 
 }  // namespace kipp

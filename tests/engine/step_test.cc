@@ -175,9 +175,10 @@ TEST_F(StepErrorTest, ASessionOfAnotherModelIsRefused) {
 }
 
 TEST_F(StepErrorTest, NoRequestsAreNoWork) {
-  const auto result = model_->step({});
+  const auto result = model_->step_all_logits({});
   ASSERT_TRUE(result);
   EXPECT_TRUE(result->empty());
+  EXPECT_TRUE(model_->step({}));
 }
 
 TEST(StepTest, MoreRowsAndTokensThanAStepHoldsAreCut) {

@@ -2,6 +2,7 @@
 // K and V are exact; queries and weights enter as the sum of two BF16 numbers each (a relative error of 2^-16). Each
 // score is one chain of product-sums over the channels, each sum one chain over the segment's positions. A position
 // that a query does not see has the weight 0, which changes no bit of a sum: so chunks and tiles can be cut anywhere.
+#include "backend/cpu/kernels/bf16_terms.h"
 #include "backend/cpu/kernels/level.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tiles.h"
@@ -72,18 +73,6 @@ struct Work {
     return _mm512_load_si512(counts);
   }
 };
-
-// The BF16 of 32 numbers in order; each number becomes what its BF16 leaves.
-KIPP_INLINE __m512i next_term(__m512& low, __m512& high) {
-  const __m512bh both = _mm512_cvtne2ps_pbh(high, low);
-  __m512i bits;
-  __builtin_memcpy(&bits, &both, sizeof bits);
-  const __m512i low_bits = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(bits));
-  const __m512i high_bits = _mm512_cvtepu16_epi32(_mm512_extracti32x8_epi32(bits, 1));
-  low = _mm512_sub_ps(low, _mm512_castsi512_ps(_mm512_slli_epi32(low_bits, 16)));
-  high = _mm512_sub_ps(high, _mm512_castsi512_ps(_mm512_slli_epi32(high_bits, 16)));
-  return bits;
-}
 
 // Queries as right operands: lane q of row i of a step holds channels 2i and 2i + 1 of query q.
 void pack_queries(const Work& work, Scratch& scratch) {

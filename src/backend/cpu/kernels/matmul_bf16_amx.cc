@@ -2,6 +2,7 @@
 // in the file; activations are packed as right operands, pairs of columns interleaved: each is the sum of two BF16
 // numbers, and so are two operands for every 32 columns. Each element is one chain of product-sums over the columns in
 // order, a run's first terms before its second ones, whatever the number of tokens.
+#include "backend/cpu/kernels/bf16_terms.h"
 #include "backend/cpu/kernels/level.h"
 #include "backend/cpu/kernels/tiles.h"
 #include "backend/cpu/kernels/transpose.h"
@@ -398,18 +399,6 @@ size_t packed_bytes(int32_t num_tokens, int32_t columns) {
   return steps * kTileRows * 4 * kTerms * static_cast<size_t>(num_tokens);
 }
 
-// Sixteen pairs of neighbouring activations as pairs of BF16: the first term of each, or what it leaves.
-KIPP_INLINE __m512i round_pairs(__m512& low, __m512& high) {
-  const __m512bh pairs = _mm512_cvtne2ps_pbh(high, low);
-  __m512i bits;
-  __builtin_memcpy(&bits, &pairs, sizeof bits);
-  const __m512i low_bits = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(bits));
-  const __m512i high_bits = _mm512_cvtepu16_epi32(_mm512_extracti32x8_epi32(bits, 1));
-  low = _mm512_sub_ps(low, _mm512_castsi512_ps(_mm512_slli_epi32(low_bits, 16)));
-  high = _mm512_sub_ps(high, _mm512_castsi512_ps(_mm512_slli_epi32(high_bits, 16)));
-  return bits;
-}
-
 // One step of a group: each term of a token is a row of pairs, which the turn makes a column.
 KIPP_INLINE void pack_step(const float* x, ptrdiff_t columns, int32_t num_tokens, int32_t count, uint32_t* out) {
   __m512i words[kTerms][kTileTokens] = {};
@@ -419,7 +408,7 @@ KIPP_INLINE void pack_step(const float* x, ptrdiff_t columns, int32_t num_tokens
     __m512 high = count == kTileColumns ? _mm512_loadu_ps(row + kLanes)
                                         : load_some(row + kLanes, count > kLanes ? count - kLanes : 0).v;
     for (auto& term : words) {
-      term[t] = round_pairs(low, high);
+      term[t] = next_term(low, high);
     }
   }
   const auto present = static_cast<__mmask16>((1U << num_tokens) - 1U);
