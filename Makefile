@@ -2,13 +2,14 @@
 # make quickstart   install, build, and ask the bundled demo checkpoint a question
 # make quickstart CHECKPOINT=qwen3-0.6b   the same with a real checkpoint, downloaded and converted first
 # make test         install, build, lint, and run every test
+# make test-aarch64 build the backends for AArch64 and run their tests under qemu-user
 # make fuzz         run every fuzzer for FUZZ_SECONDS seconds (60); findings go to build/fuzz/findings
 # make faults       plant known bugs, one at a time: the tests must notice each; rewrites docs/seeded-faults.md
 # make coverage     which lines of the parsers the tests run: fails below 95 %; rewrites docs/coverage.md
 # make bench        run the benchmarks and print them; BENCH=--record keeps them in bench/results
 # make interchange   build llama.cpp, and compare Kipp with it and with the gguf package (docs/interchange.md); takes long
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-schemes checkpoint quickstart test lint bench asan tsan fuzz faults coverage interchange clean
+.PHONY: help setup build demo demo-schemes checkpoint quickstart test test-aarch64 lint bench asan tsan fuzz faults coverage interchange clean
 
 CHECKPOINT ?= kipp-demo
 PYTHON := .venv/bin/python
@@ -81,6 +82,12 @@ asan:
 tsan:
 	@scripts/setup.sh sanitize
 	@scripts/test.sh --preset tsan
+
+test-aarch64:
+	@scripts/setup.sh aarch64
+	@cmake --preset aarch64
+	@cmake --build --preset aarch64 -j $(JOBS)
+	@ctest --preset aarch64 -j $(JOBS)
 
 fuzz:
 	@scripts/setup.sh sanitize

@@ -29,9 +29,10 @@ if(KIPP_PORTABLE)
   target_link_options(kipp_options INTERFACE -static-libstdc++ -static-libgcc)
 endif()
 set(CMAKE_CXX_EXTENSIONS OFF)
-# Test limits are for an idle machine of two cores with room to spare; sanitizers cost up to 10 times on the oracle.
+# Test limits are for an idle machine of two cores with room to spare; sanitizers and emulators cost up to 10 times on the
+# oracle.
 set(KIPP_TIMEOUT_FACTOR 1)
-if(KIPP_SANITIZE)
+if(KIPP_SANITIZE OR CMAKE_CROSSCOMPILING)
   set(KIPP_TIMEOUT_FACTOR 12)
 endif()
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what Kipp needs on Debian 12 (root, or sudo): distribution packages and a Python environment in .venv.
-# Usage: scripts/setup.sh [run|test|sanitize|bench|interchange]   run: build and convert; test: also lint; sanitize: also
-# TSan, fuzzing and coverage; bench: also the tokenizer that ours is compared with; interchange: also llama.cpp, built from source
-# in an environment of its own, build/interchange-venv.
+# Usage: scripts/setup.sh [run|test|aarch64|sanitize|bench|interchange]   run: build and convert; test: also lint; aarch64:
+# also a cross compiler and an emulator; sanitize: also TSan, fuzzing and coverage; bench: also the tokenizer that ours is
+# compared with; interchange: also llama.cpp, built from source in an environment of its own, build/interchange-venv.
 # Does nothing, and needs no network, where everything is there already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,10 +13,11 @@ packages=(g++ cmake ninja-build make git xz-utils ca-certificates python3 python
 case "$profile" in
   run) ;;
   test) packages+=(libgtest-dev libgmock-dev clang-19 clang-format-19 clang-tidy-19 shellcheck mandoc zsh fish) ;;
+  aarch64) packages+=(googletest g++-aarch64-linux-gnu qemu-user) ;;
   sanitize) packages+=(libgtest-dev libgmock-dev clang-19 libclang-rt-19-dev llvm-19) ;;
   bench) packages+=(libgtest-dev libgmock-dev) ;;
   interchange) packages+=(libgtest-dev libgmock-dev) ;;
-  *) echo "setup.sh: unknown profile '$profile'; expected run, test, sanitize, bench or interchange" >&2; exit 2 ;;
+  *) echo "setup.sh: unknown profile '$profile'; expected run, test, aarch64, sanitize, bench or interchange" >&2; exit 2 ;;
 esac
 
 as_root() {

@@ -250,11 +250,19 @@ KIPP_INLINE F16 from_int(const int32_t* p) {
 KIPP_INLINE F16 power_of_two(F16 k) {
   KIPP_EACH_QUARTER((F4)((__builtin_convertvector(k.v[i], I4) + 127) << 23));
 }
+#if defined(__aarch64__)
+KIPP_INLINE void store_rounded(int32_t* p, F16 a) {
+  for (int32_t i = 0; i < 4; ++i) {
+    vst1q_s32(p + 4 * i, vcvtnq_s32_f32((float32x4_t)a.v[i]));
+  }
+}
+#else
 KIPP_INLINE void store_rounded(int32_t* p, F16 a) {
   for (int32_t i = 0; i < kLanes; ++i) {
     p[i] = static_cast<int32_t>(__builtin_lrintf(a.v[i / 4][i % 4]));
   }
 }
+#endif
 KIPP_INLINE F16 absolute(F16 a) {
   KIPP_EACH_QUARTER((F4)((I4)a.v[i] & 0x7FFFFFFF));
 }
