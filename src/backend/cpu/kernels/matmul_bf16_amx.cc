@@ -43,8 +43,8 @@ void configure(const Shape& shape) {
   config.load();
 }
 
-// Up to sixteen tokens that share right operands, and where those lie: [ceil(columns / 32)][kTerms][16
-// pairs][tokens][2].
+// Up to sixteen tokens that share right operands, and where those lie:
+// [ceil(columns / 32)][kTerms][16 pairs][tokens][2].
 struct Group {
   const std::byte* packed = nullptr;
   int32_t first_token = 0;
@@ -175,8 +175,8 @@ void multiply_rows(const MultiplyArgs& args, const Group& group, int32_t row, in
 }
 
 // Many tokens. A panel of weights is copied into tiles once and then used for a block of tokens; two of its tiles and
-// two groups at a time, so that each loaded tile is used twice. Panels are short in columns: one stays in the L1 cache,
-// the activations of its columns in the L2 cache, and the sums wait in memory for the next columns.
+// two groups at a time, so that each loaded tile is used twice. A panel is short in columns: it, the activations of its
+// columns and the sums, which wait in memory for the next columns, stay in the L2 cache.
 constexpr int32_t kPanelRows = 2 * kTileRows;
 constexpr int32_t kPanelSteps = 32;   // 32 rows of 1,024 columns: 64 KiB
 constexpr int32_t kBlockPanels = 4;   // whose sums are kept at once
