@@ -87,10 +87,12 @@ Result<Setting> prepare(const ModelFile& file, const BenchFlags& flags) {
   const int32_t num_threads = flags.model.num_threads > 0 ? flags.model.num_threads : available_processors();
   ModelOptions options;
   options.backend = flags.model.backend;
+  options.precision = flags.model.precision;
   options.num_threads = num_threads;
   options.context = std::min(needed_context(cases), file.info().dimensions.context);
   options.num_blocks = static_cast<int32_t>(num_blocks);
   options.allow_synthetic = flags.model.allow_synthetic;
+  options.copy_weights = flags.model.copy_weights;
   return Setting{file, flags.plan, std::move(cases), num_threads, *kernels, std::move(options)};
 }
 
@@ -129,6 +131,7 @@ Result<void> run_cases(const Setting& setting, Model& model, BenchReport& report
     report.cases.push_back(std::move(result));
   }
   KIPP_ASSIGN(report.memory.besides_file_bytes, peak_besides_file(setting.file, probe));
+  report.memory.copied_bytes = setting.options.copy_weights ? setting.file.bytes().size() : 0;
   report.memory.kv_bytes = static_cast<uint64_t>(report.cost.kv_bytes_per_position * kBlockPositions) *
                            static_cast<uint64_t>(setting.options.num_blocks);
   return {};
@@ -148,7 +151,7 @@ Result<ExitCode> measure(const Setting& setting, std::unique_ptr<Model> model, b
                      .start = {}};
   KIPP_TRY(run_cases(setting, *model, report));
   model.reset();
-  const auto open = [&] { return Model::open(setting.file.path(), setting.options); };
+  const auto open = [&] { return open_with_progress(setting.file.path(), setting.options); };
   KIPP_ASSIGN(report.start, measure_start(open, setting.plan, [] { return !interrupted(); }));
   if (interrupted()) {
     print_message(
@@ -172,7 +175,7 @@ ExitCode bench(const BenchFlags& flags) {
   if (!setting) {
     return fail(ExitCode::kFailure, setting.error());
   }
-  auto model = Model::open(*path, setting->options);
+  auto model = open_with_progress(*path, setting->options);
   if (!model) {
     return fail(ExitCode::kModel, model.error());
   }
@@ -191,6 +194,7 @@ void add_bench_command(CLI::App& app, ExitCode& exit_code) {
   const auto flags = std::make_shared<BenchFlags>();
   add_artifact_flags(*command, flags->model);
   add_backend_flags(*command, flags->model);
+  add_copy_flag(*command, flags->model);
   BenchPlan& plan = flags->plan;
   add_list_flag(*command, "--prefill", plan.prefill, {.min = 0, .max = 1 << 20},
                 "Lengths of prompts, as N,N,...; 0: none (default: 512)");

@@ -99,13 +99,14 @@ Json case_json(const CaseResult& result, const ModelCost& cost) {
 }
 
 uint64_t other_bytes(const BenchMemory& memory) {
-  return memory.besides_file_bytes - std::min(memory.besides_file_bytes, memory.kv_bytes);
+  return memory.besides_file_bytes - std::min(memory.besides_file_bytes, memory.copied_bytes + memory.kv_bytes);
 }
 
 Json memory_json(const BenchMemory& memory) {
   return Json::object({{"file_resident_bytes", integer(memory.file.resident_bytes)},
                        {"file_huge_page_bytes", integer(memory.file.huge_bytes)},
                        {"peak_besides_file_bytes", integer(memory.besides_file_bytes)},
+                       {"copied_bytes", integer(memory.copied_bytes)},
                        {"kv_bytes", integer(memory.kv_bytes)},
                        {"other_bytes", integer(other_bytes(memory))}});
 }
@@ -200,9 +201,10 @@ std::string bench_text(const BenchReport& report) {
       "opening: {:.1f} ms ({:.1f}-{:.1f}); to the first token of a {}-token prompt {:.1f} ms ({:.1f}-{:.1f})\n",
       report.start.open_ms.median(), report.start.open_ms.min(), report.start.open_ms.max(), kStartTokens,
       report.start.first_token_ms.median(), report.start.first_token_ms.min(), report.start.first_token_ms.max());
-  text += fmt::format("memory: {} of the file ({} by huge pages), KV {}, other {}\n",
+  text += fmt::format("memory: {} of the file ({} by huge pages), copied {}, KV {}, other {}\n",
                       bytes_text(report.memory.file.resident_bytes), bytes_text(report.memory.file.huge_bytes),
-                      bytes_text(report.memory.kv_bytes), bytes_text(other_bytes(report.memory)));
+                      bytes_text(report.memory.copied_bytes), bytes_text(report.memory.kv_bytes),
+                      bytes_text(other_bytes(report.memory)));
   return text;
 }
 

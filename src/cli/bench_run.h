@@ -30,7 +30,8 @@ struct StartTimes {
 struct BenchMemory {
   FileMemory file;                // the model's mapping of the artifact, after the first case
   uint64_t besides_file_bytes{};  // the peak without the artifact's pages and the probe's memory
-  uint64_t kv_bytes{};            // of that, the KV pool
+  uint64_t copied_bytes{};        // of that, the copy of the artifact (--copy-weights)
+  uint64_t kv_bytes{};            // and the KV pool
 };
 
 // Called after each repetition and warm-up; false ends the work early.

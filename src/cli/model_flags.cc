@@ -10,6 +10,7 @@
 
 #include "cli/model_store.h"
 #include "cli/number_flag.h"
+#include "cli/progress.h"
 #include "cli/text_flag.h"
 
 namespace kipp::cli {
@@ -49,9 +50,16 @@ void add_backend_flags(CLI::App& command, ModelFlags& flags) {
                            "Threads; 0: the processors this process may use");
 }
 
+void add_copy_flag(CLI::App& command, ModelFlags& flags) {
+  command.add_flag(
+      "--copy-weights", flags.copy_weights,
+      "Read the artifact into memory of the process, in huge pages if there are any, instead of mapping it");
+}
+
 void add_model_flags(CLI::App& command, ModelFlags& flags) {
   add_artifact_flags(command, flags);
   add_backend_flags(command, flags);
+  add_copy_flag(command, flags);
   add_number_flag<int32_t>(command, "--context", flags.context, {.min = 0},
                            "Positions a sequence may hold; 0: the checkpoint's, 4096 at most");
 }
@@ -72,13 +80,20 @@ Result<std::filesystem::path> artifact_path(const ModelFlags& flags) {
                   flags.folder, there.empty() ? "none" : there));
 }
 
+Result<std::unique_ptr<Model>> open_with_progress(const std::filesystem::path& path, ModelOptions options) {
+  Progress bar("weights", 0, "MiB");
+  options.on_copied = [&bar](uint64_t copied, uint64_t size) { bar.update(copied >> 20, size >> 20); };
+  return Model::open(path, options);
+}
+
 Result<std::unique_ptr<Model>> open_model(const ModelFlags& flags) {
   KIPP_ASSIGN(const std::filesystem::path path, artifact_path(flags));
-  return Model::open(path, {.backend = flags.backend,
-                            .precision = flags.precision,
-                            .num_threads = flags.num_threads,
-                            .context = flags.context,
-                            .allow_synthetic = flags.allow_synthetic});
+  return open_with_progress(path, {.backend = flags.backend,
+                                   .precision = flags.precision,
+                                   .num_threads = flags.num_threads,
+                                   .context = flags.context,
+                                   .allow_synthetic = flags.allow_synthetic,
+                                   .copy_weights = flags.copy_weights});
 }
 
 Result<OpenArtifact> open_artifact(const ModelFlags& flags) {

@@ -25,6 +25,7 @@ struct ModelFlags {
   int32_t num_threads = 0;
   int32_t context = 0;
   bool allow_synthetic = false;
+  bool copy_weights = false;
 };
 
 // --models (or KIPP_MODELS).
@@ -35,12 +36,17 @@ void add_name_flags(CLI::App& command, ModelFlags& flags);
 void add_artifact_flags(CLI::App& command, ModelFlags& flags);
 // --backend, --precision and --threads.
 void add_backend_flags(CLI::App& command, ModelFlags& flags);
-// Both groups and --context.
+// --copy-weights.
+void add_copy_flag(CLI::App& command, ModelFlags& flags);
+// All of these and --context.
 void add_model_flags(CLI::App& command, ModelFlags& flags);
 
 // The artifact that the flags name. Errors: kNotFound saying how to name a model, and what is there; those of
 // find_artifact.
 Result<std::filesystem::path> artifact_path(const ModelFlags& flags);
+
+// Model::open with a progress bar while weights are copied. Errors: those of Model::open.
+Result<std::unique_ptr<Model>> open_with_progress(const std::filesystem::path& path, ModelOptions options);
 
 // Errors: those of artifact_path and of Model::open.
 Result<std::unique_ptr<Model>> open_model(const ModelFlags& flags);
