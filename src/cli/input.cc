@@ -2,38 +2,52 @@
 #include "cli/input.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <span>
 
 #include <fmt/format.h>
 
-#include "base/wait_until_ready.h"
+#include "base/blocked_signals.h"
 #include "cli/interrupt.h"
 
 namespace kipp::cli {
 namespace {
 
+// Returns when there is something to read, the end, or an error; false after an interrupt. One that came between
+// asking for it and waiting would be missed: so it is let in only while waiting.
+bool wait_for_input(int descriptor) {
+  sigset_t interrupts;
+  sigemptyset(&interrupts);
+  sigaddset(&interrupts, SIGINT);
+  const BlockedSignals blocked(interrupts);
+  pollfd entry{.fd = descriptor, .events = POLLIN, .revents = 0};
+  while (!interrupted()) {
+    if (::ppoll(&entry, 1, nullptr, &blocked.before()) >= 0 || errno != EINTR) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Bytes read into buffer; 0 at the end of the input or after an interrupt.
 Result<size_t> read_some(int descriptor, std::span<char> buffer) {
-  for (;;) {
-    if (interrupted()) {
-      return size_t{0};
-    }
+  while (wait_for_input(descriptor)) {
     const ssize_t count = ::read(descriptor, buffer.data(), buffer.size());
     if (count >= 0) {
       return static_cast<size_t>(count);
     }
-    if (errno == EAGAIN) {
-      wait_until_ready(descriptor, POLLIN);
-    } else if (errno != EINTR) {
+    if (errno != EAGAIN && errno != EINTR) {
       return make_error(ErrorCode::kIo, fmt::format("cannot read the input: {}", std::strerror(errno)));
     }
   }
+  return size_t{0};
 }
 
 using Chunk = std::array<char, 1U << 16>;
@@ -66,10 +80,8 @@ Result<std::string> read_file(const std::filesystem::path& path) {
   if (path == "-") {
     return read_all(STDIN_FILENO);
   }
-  int descriptor = -1;
-  do {  // a pipe's other end is waited for, which any signal ends
-    descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  } while (descriptor < 0 && errno == EINTR && !interrupted());
+  // A pipe's other end is waited for like its bytes, by wait_for_input().
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo;
     return make_error(code, fmt::format("{}: {}", path.string(), std::strerror(errno)));

@@ -86,7 +86,8 @@ def test_every_record_of_the_repository_is_compiled_in(bare: Kipp) -> None:
     assert compiled == sorted(r["artifact"]["header_sha256"] + r["utc"] for r in RECORDS.values())
     for entry in entries:
         for gate in entry["gates"]:
-            record = next(r for r in RECORDS.values() if r["utc"] == gate["utc"])
+            record = next(r for r in RECORDS.values()
+                          if (r["artifact"]["header_sha256"], r["utc"]) == (gate["header_sha256"], gate["utc"]))
             assert gate["synthetic"] == record["artifact"]["synthetic"]
             assert gate["verdict"] == record["verdict"]
             assert gate["phases"] == ", ".join(p["name"].removeprefix("phase") for p in record["phases"])

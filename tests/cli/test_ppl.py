@@ -150,3 +150,14 @@ def test_interrupt_while_a_pipe_has_no_writer(twin: Kipp, tmp_path: Path) -> Non
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=30)
     assert (process.returncode, stdout, stderr) == (INTERRUPTED, b"", b"")
+
+
+def test_an_interrupt_is_noticed_whenever_it_comes(twin: Kipp, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for delay in range(0, 60, 3):  # ms: before, while and after the artifact opens, and while the pipe is waited for
+        process = twin.popen("ppl", fifo, stdout=-1, stderr=-1, start_new_session=True)
+        time.sleep(delay / 1000)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+        assert process.returncode in (INTERRUPTED, -signal.SIGINT)  # the latter before there is a handler
