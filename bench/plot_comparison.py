@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws records of bench/kipp_vs_llama_cpp.py: tokens per second of both engines, and shares of the machine's limits.
 
-    python bench/plot_comparison.py bench/results/cpu-vs-llama-cpp-16-cores-0.6b-*.json \\
+    python bench/plot_comparison.py bench/results/cpu-vs-llama-cpp-2-cores-0.6b-*.json \\
         --output docs/cpu-vs-llama-cpp.png
 
 Needs matplotlib, any version.
