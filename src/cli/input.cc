@@ -29,7 +29,8 @@ bool wait_for_input(int descriptor) {
   const BlockedSignals blocked(interrupts);
   pollfd entry{.fd = descriptor, .events = POLLIN, .revents = 0};
   while (!interrupted()) {
-    if (::ppoll(&entry, 1, nullptr, &blocked.before()) >= 0 || errno != EINTR) {
+    // Of a negative descriptor poll() would never say a thing; reading it says what is wrong.
+    if (descriptor < 0 || ::ppoll(&entry, 1, nullptr, &blocked.before()) >= 0 || errno != EINTR) {
       return true;
     }
   }
