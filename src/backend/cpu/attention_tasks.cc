@@ -9,8 +9,10 @@
 #include <memory>
 
 #include "backend/cpu/tasks.h"
+#include "backend/host/kv_storage.h"
 #include "base/bf16.h"
 #include "base/check.h"
+#include "kv/block_pool.h"
 
 namespace kipp::cpu {
 namespace {
@@ -26,8 +28,8 @@ int64_t ceil_div(int64_t a, int64_t b) {
 UpcomingKeys keys_of(const AttendArgs& args, int32_t segment) {
   constexpr int32_t kSegmentBlocks = kSegmentPositions / kBlockPositions;
   const int32_t first = segment * kSegmentBlocks;
-  const auto end = static_cast<int32_t>(ceil_div(args.first_position + args.num_tokens, kBlockPositions));
-  return {args.keys + first, args.head_offset, std::min(end - first, kSegmentBlocks)};
+  const int32_t num_blocks = blocks_for(args.first_position + args.num_tokens);
+  return {args.keys + first, args.head_offset, std::min(num_blocks - first, kSegmentBlocks)};
 }
 
 }  // namespace
@@ -177,7 +179,7 @@ void AttentionTasks::run(std::span<const AttentionArgs> spans) {
   }
   size_t num_blocks = 0;
   for (const AttentionArgs& span : spans) {
-    num_blocks += static_cast<size_t>(ceil_div(span.first_position + span.num_tokens, kBlockPositions));
+    num_blocks += static_cast<size_t>(blocks_for(span.first_position + span.num_tokens));
   }
   keys_.resize(num_blocks);
   values_.resize(num_blocks);
@@ -185,7 +187,7 @@ void AttentionTasks::run(std::span<const AttentionArgs> spans) {
   works.reserve(spans.size());
   size_t first_block = 0;
   for (const AttentionArgs& span : spans) {
-    const ptrdiff_t element = span.kv.type == KvType::kBf16 ? 2 : 4;
+    const auto element = static_cast<ptrdiff_t>(host::element_bytes(span.kv.type));
     const ptrdiff_t head_bytes = ptrdiff_t{kBlockPositions} * span.head_dim * element;
     works.push_back({.all = {.q = span.q,
                              .out = span.out,
@@ -201,7 +203,7 @@ void AttentionTasks::run(std::span<const AttentionArgs> spans) {
                              .head_dim = span.head_dim},
                      .num_kv_heads = span.num_kv_heads,
                      .head_stride_bytes = head_bytes});
-    const auto count = static_cast<size_t>(ceil_div(span.first_position + span.num_tokens, kBlockPositions));
+    const auto count = static_cast<size_t>(blocks_for(span.first_position + span.num_tokens));
     for (size_t b = 0; b < count; ++b) {
       const std::byte* block = span.kv.blocks + span.block_table[b] * span.kv.block_stride_bytes;
       keys_[first_block + b] = block;
@@ -216,13 +218,13 @@ void AttentionTasks::run(std::span<const AttentionArgs> spans) {
 // BF16 are given to the kernel as the pool would give them.
 void AttentionTasks::run_stateless(const host::StatelessAttentionArgs& args) {
   const ptrdiff_t width = ptrdiff_t{args.num_kv_heads} * args.head_dim;
-  const int64_t num_blocks = ceil_div(args.num_tokens, kBlockPositions);
-  const ptrdiff_t element = args.type == KvType::kBf16 ? 2 : 4;
+  const int32_t num_blocks = blocks_for(args.num_tokens);
+  const auto element = static_cast<ptrdiff_t>(host::element_bytes(args.type));
   std::vector<uint16_t> narrow;  // K, then V; whole blocks of each
   const auto* keys = reinterpret_cast<const std::byte*>(args.k);
   const auto* values = reinterpret_cast<const std::byte*>(args.v);
   if (args.type == KvType::kBf16) {
-    const auto size = static_cast<size_t>(num_blocks * kBlockPositions * width);
+    const auto size = static_cast<size_t>(ptrdiff_t{num_blocks} * kBlockPositions * width);
     narrow.resize(2 * size);
     const ptrdiff_t count = args.num_tokens * width;
     std::transform(args.k, args.k + count, narrow.begin(), f32_to_bf16);
@@ -232,7 +234,7 @@ void AttentionTasks::run_stateless(const host::StatelessAttentionArgs& args) {
   }
   keys_.clear();
   values_.clear();
-  for (int64_t block = 0; block < num_blocks; ++block) {
+  for (ptrdiff_t block = 0; block < num_blocks; ++block) {
     keys_.push_back(keys + block * kBlockPositions * width * element);
     values_.push_back(values + block * kBlockPositions * width * element);
   }

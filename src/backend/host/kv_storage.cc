@@ -10,13 +10,6 @@
 #include "base/seeded_fault.h"
 
 namespace kipp::host {
-namespace {
-
-size_t element_bytes(KvType type) {
-  return type == KvType::kBf16 ? sizeof(uint16_t) : sizeof(float);
-}
-
-}  // namespace
 
 size_t KvStorage::block_elements(const Dimensions& dimensions) {
   return static_cast<size_t>(dimensions.num_layers) * 2 * static_cast<size_t>(dimensions.kv_width()) * kBlockPositions;

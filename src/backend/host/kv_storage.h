@@ -14,6 +14,10 @@
 
 namespace kipp::host {
 
+constexpr size_t element_bytes(KvType type) {
+  return type == KvType::kBf16 ? sizeof(uint16_t) : sizeof(float);
+}
+
 class KvStorage {
  public:
   // The memory is not initialised: what was not written must never be read. Errors: kCapacity.

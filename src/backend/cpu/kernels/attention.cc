@@ -18,13 +18,6 @@ struct Partial {
   explicit Partial(float* buffer) : maximum(buffer), weight(buffer + kMaxQueries), sum(buffer + 2 * kMaxQueries) {}
 };
 
-KIPP_INLINE int32_t smaller(int32_t a, int32_t b) {
-  return a < b ? a : b;
-}
-KIPP_INLINE int32_t larger(int32_t a, int32_t b) {
-  return a > b ? a : b;
-}
-
 KIPP_INLINE float exp_of(float x) {
   float lanes[kLanes];
   store(lanes, exp(broadcast(x)));

@@ -22,13 +22,6 @@ constexpr int32_t kMaxSteps = kMaxHeadDim / kStepChannels;
 constexpr int32_t kSegmentBlocks = kSegmentPositions / kBlockPositions;
 constexpr float kMinusInfinity = -__builtin_inff();
 
-KIPP_INLINE int32_t smaller(int32_t a, int32_t b) {
-  return a < b ? a : b;
-}
-KIPP_INLINE int32_t larger(int32_t a, int32_t b) {
-  return a > b ? a : b;
-}
-
 struct alignas(64) Tile {
   uint32_t words[kTileRows][kTileBytes / 4];
 };
@@ -280,18 +273,10 @@ void add_values(const Work& work, int32_t channel, const UpcomingKeys& next, Scr
   }
 }
 
-void configure() {
-  TileConfig config;
-  for (int32_t tile = 0; tile < 8; ++tile) {
-    config.set(tile, kTileRows, kTileBytes);
-  }
-  config.load();
-}
-
 template <int32_t kTiles>
 void attend_segment(const Work& work, const UpcomingKeys& next, float* buffer) {
   Scratch scratch;
-  configure();
+  configure_whole_tiles();
   pack_queries(work, scratch);
   for (int32_t block = 0; block < work.num_blocks(); ++block) {
     score_block<kTiles>(work, block, scratch);

@@ -19,10 +19,6 @@ constexpr int32_t kMaxRowTiles = 4;  // tiles of weights in flight for one right
 constexpr int32_t kTerms = 2;        // right operands of a group for each 32 columns
 constexpr int32_t kManyGroups = 3;   // from here on a copy of the weights pays
 
-KIPP_INLINE int32_t smaller(int32_t a, int32_t b) {
-  return a < b ? a : b;
-}
-
 // Tiles 0-3 are sums, 4 and 5 right operands (of two groups, or both terms of one), 6 and 7 weights.
 struct Shape {
   int32_t rows = 0;                 // of a weight tile

@@ -88,7 +88,7 @@ void multiply_tokens(const Tile& tile, int32_t num_tokens) {
 void multiply(const MultiplyArgs& args) {
   const auto* weight = reinterpret_cast<const uint16_t*>(args.weight);
   for (int32_t t = 0; t < args.num_tokens; t += kTokenTile) {
-    const int32_t num_tokens = args.num_tokens - t < kTokenTile ? args.num_tokens - t : kTokenTile;
+    const int32_t num_tokens = smaller(kTokenTile, args.num_tokens - t);
     Tile tile{nullptr, args.x + ptrdiff_t{t} * args.columns, nullptr, args.out_stride, args.columns, false};
     int32_t r = args.row_begin;
     for (; r + kRowTile <= args.row_end; r += kRowTile) {

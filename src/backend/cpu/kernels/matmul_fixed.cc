@@ -75,7 +75,7 @@ void multiply_rows(const MultiplyArgs& args, int32_t token, int32_t row, int32_t
 template <typename Block, int32_t kDigits>
 void multiply(const MultiplyArgs& args) {
   for (int32_t row = args.row_begin; row < args.row_end; row += kRowTile) {
-    const int32_t num_rows = args.row_end - row < kRowTile ? args.row_end - row : kRowTile;
+    const int32_t num_rows = smaller(kRowTile, args.row_end - row);
     for (int32_t t = 0; t < args.num_tokens; ++t) {
       multiply_rows<Block, kDigits>(args, t, row, num_rows);
     }

@@ -15,10 +15,6 @@ constexpr int32_t kPassGroups = 32;  // groups of sixteen tokens whose totals wa
 // With fewer, vpdpbusd is faster: a group of sixteen tokens costs as much when it is not full.
 constexpr int32_t kLeastTokens = 12;
 
-KIPP_INLINE int32_t smaller(int32_t a, int32_t b) {
-  return a < b ? a : b;
-}
-
 // A block of sixteen rows, the right operand: pairs of columns interleaved, a lane a row.
 struct alignas(64) WeightTile {
   __m512i pairs[kRun / 2];
@@ -273,21 +269,13 @@ const MatmulKernel& few_tokens_kernel() {
   }
 }
 
-void configure() {
-  TileConfig config;
-  for (int32_t tile = 0; tile < 7; ++tile) {
-    config.set(tile, 16, 64);
-  }
-  config.load();
-}
-
 template <typename Block, int32_t kDigits>
 void multiply(const MultiplyArgs& args) {
   if (args.num_tokens < kLeastTokens) {
     few_tokens_kernel<Block, kDigits>().multiply(args);
     return;
   }
-  configure();
+  configure_whole_tiles();
   constexpr int32_t kRows = kChunkTiles * kPanelRows;
   for (int32_t row = args.row_begin; row < args.row_end; row += kRows) {
     for (int32_t t = 0; t < args.num_tokens; t += kPassGroups * kTileTokens) {

@@ -105,9 +105,9 @@ void multiply_rows(const MultiplyArgs& args, int32_t row, int32_t num_rows, int3
 template <typename Block, int32_t kDigits>
 void multiply(const MultiplyArgs& args) {
   for (int32_t row = args.row_begin; row < args.row_end; row += kRows) {
-    const int32_t num_rows = args.row_end - row < kRows ? args.row_end - row : kRows;
+    const int32_t num_rows = smaller(kRows, args.row_end - row);
     for (int32_t t = 0; t < args.num_tokens; t += kTokenTile) {
-      const int32_t num_tokens = args.num_tokens - t < kTokenTile ? args.num_tokens - t : kTokenTile;
+      const int32_t num_tokens = smaller(kTokenTile, args.num_tokens - t);
       multiply_rows<Block, kDigits>(args, row, num_rows, t, num_tokens);
     }
   }

@@ -99,7 +99,7 @@ void multiply_rows(const MultiplyArgs& args, int32_t row, int32_t num_rows) {
     _mm512_mask_storeu_ps(args.out + t * args.out_stride + row, rows, _mm512_setzero_ps());
   }
   for (int32_t b = 0; b < num_blocks; b += kPanelBlocks) {
-    const int32_t count = num_blocks - b < kPanelBlocks ? num_blocks - b : kPanelBlocks;
+    const int32_t count = smaller(kPanelBlocks, num_blocks - b);
     const std::byte* first = args.weight + row * row_bytes + b * static_cast<ptrdiff_t>(sizeof(Block));
     fill_panel<Block>(first, row_bytes, num_rows, count, row + kPanelRows < args.row_end, panel);
     const auto* runs = reinterpret_cast<const FixedRun<kDigits>*>(args.packed) + b;
@@ -119,7 +119,7 @@ void multiply_rows(const MultiplyArgs& args, int32_t row, int32_t num_rows) {
 template <typename Block, int32_t kDigits>
 void multiply(const MultiplyArgs& args) {
   for (int32_t row = args.row_begin; row < args.row_end; row += kPanelRows) {
-    multiply_rows<Block, kDigits>(args, row, args.row_end - row < kPanelRows ? args.row_end - row : kPanelRows);
+    multiply_rows<Block, kDigits>(args, row, smaller(kPanelRows, args.row_end - row));
   }
 }
 

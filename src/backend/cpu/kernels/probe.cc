@@ -115,11 +115,7 @@ int64_t multiply_int8(int64_t rounds) {
 #if defined(__AMX_BF16__)
 int64_t multiply_bf16_tile(int64_t rounds) {
   constexpr int64_t kOperations = 2 * 16 * 16 * 32;
-  TileConfig config;
-  for (int32_t tile = 0; tile < 8; ++tile) {
-    config.set(tile, 16, 64);
-  }
-  config.load();
+  configure_whole_tiles();
   tile_zero<0>();
   tile_zero<1>();
   tile_zero<2>();

@@ -30,6 +30,14 @@ KIPP_INLINE void prefetch(const void* begin, int32_t bytes) {
   }
 }
 
+// std::min and std::max are functions of a library, whose symbols sets would share.
+KIPP_INLINE int32_t smaller(int32_t a, int32_t b) {
+  return a < b ? a : b;
+}
+KIPP_INLINE int32_t larger(int32_t a, int32_t b) {
+  return a > b ? a : b;
+}
+
 #if defined(__AVX512F__)
 
 struct F16 {

@@ -28,6 +28,17 @@ struct alignas(64) TileConfig {
   void load() const { asm volatile("ldtilecfg %0" : : "m"(*this)); }
 };
 
+// All tiles with all their rows and bytes.
+inline void configure_whole_tiles() {
+  constexpr int32_t kRows = 16;
+  constexpr int32_t kRowBytes = 64;
+  TileConfig config;
+  for (int32_t tile = 0; tile < kNumTiles; ++tile) {
+    config.set(tile, kRows, kRowBytes);
+  }
+  config.load();
+}
+
 template <int kTile>
 KIPP_INLINE void tile_load(const void* first_row, ptrdiff_t stride) {
   static_assert(kTile < kNumTiles);
