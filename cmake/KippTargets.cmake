@@ -2,13 +2,14 @@
 # Floating point: -ffp-contract=off everywhere, so that a product and a sum are rounded where the source says so.
 add_library(kipp_options INTERFACE)
 target_compile_features(kipp_options INTERFACE cxx_std_20)
-target_compile_options(kipp_options INTERFACE -ffp-contract=off -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-                                              -Wsign-conversion -Wnon-virtual-dtor -Woverloaded-virtual)
+# For C++ only: what CUDA code is compiled with is in KippCuda.cmake.
+target_compile_options(kipp_options INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off;-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wsign-conversion;-Wnon-virtual-dtor;-Woverloaded-virtual>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(kipp_options INTERFACE -Wno-restrict)  # false reports on "text" + std::string (GCC 105651)
+  target_compile_options(kipp_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>")  # false reports on "text" + std::string (GCC 105651)
 endif()
 if(KIPP_WARNINGS_AS_ERRORS)
-  target_compile_options(kipp_options INTERFACE -Werror)
+  target_compile_options(kipp_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>")
 endif()
 if(KIPP_SANITIZE)
   target_compile_options(kipp_options INTERFACE -fsanitize=${KIPP_SANITIZE} -fno-sanitize-recover=all

@@ -1,0 +1,56 @@
+// How every kernel is started: on a stream, optionally as a programmatic dependent of the kernel before it, so that its
+// blocks become resident and fetch what does not depend on that kernel (weights) while it still runs.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <utility>
+
+namespace kipp::cuda {
+
+struct LaunchContext {
+  cudaStream_t stream = nullptr;
+  bool overlap = false;  // programmatic dependent launch; needs compute capability 9.0
+};
+
+struct LaunchShape {
+  dim3 grid;
+  dim3 block;
+  size_t shared_bytes = 0;
+};
+
+// Launches `kernel` (a __global__ function, whose dynamic shared memory limit the caller has raised where needed).
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch(void (*kernel)(Parameters...), const LaunchShape& shape, const LaunchContext& context,
+                   Arguments&&... arguments) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = context.stream;
+  config.attrs = &attribute;
+  config.numAttrs = context.overlap ? 1U : 0U;
+  return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+}
+
+#if defined(__CUDACC__)
+// Every kernel calls both. Until wait_for_previous() returns, nothing that an earlier kernel wrote may be read and
+// nothing that it reads may be written; start_next() lets the next kernel's blocks become resident.
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
+
+__device__ inline void start_next() {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+#endif
+
+}  // namespace kipp::cuda
