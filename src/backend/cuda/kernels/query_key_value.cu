@@ -1,0 +1,96 @@
+// One warp for each head of each row; a lane holds elements lane, +32, +64, +96, which are two rotary pairs.
+#include <cuda_bf16.h>
+
+#include "backend/cuda/kernels/matmul_epilogue.cuh"
+#include "backend/cuda/kernels/query_key_value.h"
+#include "base/block_positions.h"
+
+namespace kipp::cuda {
+namespace {
+
+constexpr int32_t kHeadDim = 128;
+constexpr int32_t kKvHeads = 8;
+constexpr int32_t kWarps = 8;
+
+__global__ void rotary_angles_kernel(RotaryAnglesArgs args) {
+  start_next();
+  wait_for_previous();
+  const auto row = static_cast<int64_t>(blockIdx.x);
+  const int32_t i = static_cast<int32_t>(threadIdx.x);
+  const float angle = static_cast<float>(args.positions[row]) * args.frequencies[i];
+  float sine;
+  float cosine;
+  sincosf(angle, &sine, &cosine);
+  args.angles[row * (kHeadDim / 2) + i] = make_float2(cosine, sine);
+}
+
+__device__ void normalise_and_rotate(float (&x)[4], const uint16_t* weight, float epsilon, const float2* angles,
+                                     int32_t lane) {
+  float squares = 0.0F;
+#pragma unroll
+  for (int32_t i = 0; i < 4; ++i) squares += x[i] * x[i];
+#pragma unroll
+  for (int32_t step = 16; step > 0; step /= 2) squares += __shfl_xor_sync(0xFFFFFFFFU, squares, step);
+  const float factor = 1.0F / sqrtf(squares / kHeadDim + epsilon);
+#pragma unroll
+  for (int32_t i = 0; i < 4; ++i) {
+    x[i] = x[i] * factor * __uint_as_float(static_cast<uint32_t>(weight[lane + 32 * i]) << 16);
+  }
+#pragma unroll
+  for (int32_t i = 0; i < 2; ++i) {  // (cos, sin) of pair lane + 32 i
+    const float2 angle = angles[lane + 32 * i];
+    const float first = x[i];
+    const float second = x[i + 2];
+    x[i] = first * angle.x - second * angle.y;
+    x[i + 2] = second * angle.x + first * angle.y;
+  }
+}
+
+__global__ void __launch_bounds__(32 * kWarps) query_key_value_kernel(QueryKeyValueArgs args) {
+  start_next();
+  wait_for_previous();
+  const int32_t head = static_cast<int32_t>(blockIdx.x) * kWarps + static_cast<int32_t>(threadIdx.x) / 32;
+  if (head >= args.num_query_heads + 2 * kKvHeads) return;
+  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+  const auto row = static_cast<int64_t>(blockIdx.y);
+  const float* from = args.projected + row * args.width + head * kHeadDim + lane;
+  float x[4];
+#pragma unroll
+  for (int32_t i = 0; i < 4; ++i) x[i] = sum_of_partials(from + 32 * i, args.num_partials, args.partial_stride);
+  const bool is_query = head < args.num_query_heads;
+  const int32_t kv_index = head - args.num_query_heads;  // 0 … 7 K, 8 … 15 V
+  if (is_query || kv_index < kKvHeads) {
+    normalise_and_rotate(x, is_query ? args.query_norm : args.key_norm, args.epsilon,
+                         args.angles + row * (kHeadDim / 2), lane);
+  }
+  if (is_query) {
+    float* to = args.q + (row * args.num_query_heads + head) * kHeadDim + lane;
+#pragma unroll
+    for (int32_t i = 0; i < 4; ++i) to[32 * i] = x[i];
+    return;
+  }
+  const int32_t position = args.places.positions[row];
+  const int64_t table = int64_t{args.places.sequences[row]} * args.places.table_stride;
+  const int64_t block = args.places.block_tables[table + position / kBlockPositions];
+  uint16_t* to = args.kv.layer + block * args.kv.block_stride +
+                 (int64_t{kv_index} * kBlockPositions + position % kBlockPositions) * kHeadDim + lane;
+#pragma unroll
+  for (int32_t i = 0; i < 4; ++i) to[32 * i] = __bfloat16_as_ushort(__float2bfloat16_rn(x[i]));
+}
+
+}  // namespace
+
+cudaError_t rotary_angles(const RotaryAnglesArgs& args, const LaunchContext& context) {
+  return launch(rotary_angles_kernel, {.grid = dim3(static_cast<uint32_t>(args.num_rows)), .block = dim3(kHeadDim / 2)},
+                context, args);
+}
+
+cudaError_t query_key_value(const QueryKeyValueArgs& args, const LaunchContext& context) {
+  const int32_t heads = args.num_query_heads + 2 * kKvHeads;
+  return launch(query_key_value_kernel,
+                {.grid = dim3(static_cast<uint32_t>((heads + kWarps - 1) / kWarps), static_cast<uint32_t>(args.num_rows)),
+                 .block = dim3(32 * kWarps)},
+                context, args);
+}
+
+}  // namespace kipp::cuda

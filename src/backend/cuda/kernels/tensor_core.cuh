@@ -1,0 +1,178 @@
+// The matrix unit's instruction that every NVIDIA GPU from sm_80 on has, asynchronous copies to shared memory, and what
+// the kernels for generated rows share: how a lane streams weights and multiplies a group of 32 columns.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "backend/cuda/kernels/quantized_tiles.cuh"
+#include "backend/cuda/kernels/weight_tiles.h"
+
+namespace kipp::cuda {
+
+__device__ inline uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+template <int32_t bytes>
+__device__ inline void copy_async(void* shared, const void* global) {
+  static_assert(bytes == 8 || bytes == 16);
+  if constexpr (bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(global));
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address(shared)), "l"(global));
+  }
+}
+__device__ inline void commit_copies() {
+  asm volatile("cp.async.commit_group;");
+}
+// Waits until at most `pending` of this thread's groups are unfinished.
+template <int32_t pending>
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+// d += a · b: 16 × 8 in FP32, a 16 × 16 and b 16 × 8 in FP16.
+__device__ inline void mma_16x8x16(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                   uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// A lane's part of 16 rows × 32 columns: lane 4g + t holds columns 8t … 8t+7 of rows g and g + 8, and what scales them.
+// Which of the unit's columns they play does not matter as long as weights and activations agree.
+struct WeightFragment {
+  uint32_t low_row[4], high_row[4];  // rows g and g + 8, two FP16 each
+  float low_scale, high_scale;       // quantised: of the group
+  float low_bias, high_bias;         // AFFINE4: bias + 8 · scale, since its quants come less 8
+};
+
+// The same of the activations of token g: two FP16 terms, whose sum is the activation.
+struct ActivationFragment {
+  uint4 high, low;
+};
+
+// The sum of a lane's 8 activations, always in this order.
+__device__ inline float sum_of_activations(const ActivationFragment& x) {
+  const uint32_t high[4] = {x.high.x, x.high.y, x.high.z, x.high.w};
+  const uint32_t low[4] = {x.low.x, x.low.y, x.low.z, x.low.w};
+  float sum = 0.0F;
+#pragma unroll
+  for (int32_t i = 0; i < 4; ++i) {
+    const float2 a = __half22float2(*reinterpret_cast<const __half2*>(&high[i]));
+    const float2 b = __half22float2(*reinterpret_cast<const __half2*>(&low[i]));
+    sum += a.x + b.x;
+    sum += a.y + b.y;
+  }
+  return sum;
+}
+
+// sum += w · x over a group of 32 columns, x in `terms` FP16 terms. x_sum: of columns 2t and 2t + 1 (tokens) of the tile,
+// the activations' sum over the group; only AFFINE4 reads it.
+template <WeightType type, int32_t terms>
+__device__ inline void multiply_group(float (&sum)[4], const WeightFragment& w, const ActivationFragment& x,
+                                      float2 x_sum) {
+  float part[4] = {};
+  float(&d)[4] = type == WeightType::kBf16 ? sum : part;
+  mma_16x8x16(d, w.low_row[0], w.high_row[0], w.low_row[1], w.high_row[1], x.high.x, x.high.y);
+  if constexpr (terms == 2) {
+    mma_16x8x16(d, w.low_row[0], w.high_row[0], w.low_row[1], w.high_row[1], x.low.x, x.low.y);
+  }
+  mma_16x8x16(d, w.low_row[2], w.high_row[2], w.low_row[3], w.high_row[3], x.high.z, x.high.w);
+  if constexpr (terms == 2) {
+    mma_16x8x16(d, w.low_row[2], w.high_row[2], w.low_row[3], w.high_row[3], x.low.z, x.low.w);
+  }
+  if constexpr (type != WeightType::kBf16) {
+    sum[0] = __fmaf_rn(part[0], w.low_scale, sum[0]);
+    sum[1] = __fmaf_rn(part[1], w.low_scale, sum[1]);
+    sum[2] = __fmaf_rn(part[2], w.high_scale, sum[2]);
+    sum[3] = __fmaf_rn(part[3], w.high_scale, sum[3]);
+  }
+  if constexpr (type == WeightType::kAffine4Gs32) {
+    sum[0] = __fmaf_rn(x_sum.x, w.low_bias, sum[0]);
+    sum[1] = __fmaf_rn(x_sum.y, w.low_bias, sum[1]);
+    sum[2] = __fmaf_rn(x_sum.x, w.high_bias, sum[2]);
+    sum[3] = __fmaf_rn(x_sum.y, w.high_bias, sum[3]);
+  }
+}
+
+// One warp's tiles of 16 rows on their way to registers. Each lane copies what it itself will need, so that no other
+// thread has to be waited for: stage() asks for a tile of 64 columns, fragment() reads one that has arrived.
+template <WeightType type>
+struct WeightStream {
+  static constexpr int32_t kScaleBytes = type == WeightType::kBf16 ? 0 : (type == WeightType::kQ8_0 ? 8 : 16);
+  static constexpr int32_t kLaneBytes = tile_bytes(type) / 32;
+  static constexpr int32_t kStageBytes = 32 * (kLaneBytes + kScaleBytes);  // of one warp
+
+  const std::byte* tiles;   // of this warp's rows
+  const std::byte* scales;
+
+  __device__ WeightStream(const DeviceMatrix& matrix, int32_t row_tile) {
+    const int64_t first = int64_t{row_tile} * (matrix.padded_columns / kTileColumns);
+    tiles = matrix.tiles + first * tile_bytes(type);
+    scales = type == WeightType::kBf16 ? nullptr : matrix.scales + first * tile_scale_bytes(type);
+  }
+
+  // k: which tile along the columns. shared: kStageBytes of this warp.
+  __device__ void stage(int32_t k, std::byte* shared) const {
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+    const std::byte* tile = tiles + int64_t{k} * tile_bytes(type);
+    if constexpr (type == WeightType::kBf16) {
+      const int32_t g = lane / 4;
+#pragma unroll
+      for (int32_t piece = 0; piece < 4; ++piece) {  // group 0: rows g, g + 8; group 1
+        const int32_t chunk = (lane % 4 + piece / 2 * 4) ^ g;
+        copy_async<16>(shared + (piece * 32 + lane) * 16, tile + piece % 2 * 1024 + g * 128 + chunk * 16);
+      }
+    } else {
+#pragma unroll
+      for (int32_t piece = 0; piece < kLaneBytes / 16; ++piece) {
+        copy_async<16>(shared + (piece * 32 + lane) * 16, tile + (piece * 32 + lane) * 16);
+      }
+      copy_async<kScaleBytes>(shared + 32 * kLaneBytes + lane * kScaleBytes,
+                              scales + int64_t{k} * tile_scale_bytes(type) + lane / 4 * kScaleBytes);
+    }
+  }
+
+  // group: 0 or 1, which 32 of the tile's columns.
+  __device__ static WeightFragment fragment(const std::byte* shared, int32_t group) {
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+    WeightFragment w{};
+    if constexpr (type == WeightType::kBf16) {
+      const auto low = *reinterpret_cast<const uint4*>(shared + ((group * 2) * 32 + lane) * 16);
+      const auto high = *reinterpret_cast<const uint4*>(shared + ((group * 2 + 1) * 32 + lane) * 16);
+      set(w.low_row, low);
+      set(w.high_row, high);
+    } else if constexpr (type == WeightType::kQ8_0) {
+      const auto quants = *reinterpret_cast<const uint4*>(shared + (group * 32 + lane) * 16);
+      q8_to_half({quants.x, quants.y}, w.low_row);
+      q8_to_half({quants.z, quants.w}, w.high_row);
+      const auto pair = *reinterpret_cast<const __half2*>(shared + 32 * kLaneBytes + lane * 8 + group * 4);
+      w.low_scale = __low2float(pair);
+      w.high_scale = __high2float(pair);
+    } else {
+      const auto quants = *reinterpret_cast<const uint2*>(shared + lane * 16 + group * 8);
+      affine4_to_half(quants.x, w.low_row);
+      affine4_to_half(quants.y, w.high_row);
+      const auto* pairs = reinterpret_cast<const __half2*>(shared + 32 * kLaneBytes + lane * 16 + group * 8);
+      w.low_scale = __low2float(pairs[0]);
+      w.low_bias = __fmaf_rn(8.0F, w.low_scale, __high2float(pairs[0]));
+      w.high_scale = __low2float(pairs[1]);
+      w.high_bias = __fmaf_rn(8.0F, w.high_scale, __high2float(pairs[1]));
+    }
+    return w;
+  }
+
+ private:
+  __device__ static void set(uint32_t (&to)[4], uint4 from) {
+    to[0] = from.x;
+    to[1] = from.y;
+    to[2] = from.z;
+    to[3] = from.w;
+  }
+};
+
+}  // namespace kipp::cuda
