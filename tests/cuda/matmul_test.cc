@@ -27,7 +27,7 @@ class CudaMatmulTest : public CudaTest {
     const MatmulArgs args{.matrix = packed.matrix,
                           .x = x.view(),
                           .to = {.out = out.get(), .partial_stride = partial_stride, .stride = width, .width = width},
-                          .out_scale = packed.matrix.out_scale,
+                          .out_scale = packed.matrix.type == WeightType::kBf16 ? 1.0F / packed.matrix.fp16_scale : 1.0F,
                           .num_rows = num_rows,
                           .swiglu = false};
     EXPECT_EQ(generated_matmul(args, plan, {}), cudaSuccess);
@@ -48,16 +48,15 @@ class CudaMatmulTest : public CudaTest {
     const DeviceArray<std::byte> dequantized(
         std::vector<std::byte>(static_cast<size_t>(num_tiles(matrix.rows, matrix.columns) * kFp16TileBytes)));
     if (matrix.type != WeightType::kBf16) {
-      EXPECT_EQ(dequantize({matrix, dequantized.get(), packed.fp16_scale}, {}), cudaSuccess);
+      EXPECT_EQ(dequantize({matrix, dequantized.get(), matrix.fp16_scale}, {}), cudaSuccess);
       matrix.type = WeightType::kBf16;
       matrix.tiles = dequantized.get();
-      matrix.out_scale = 1.0F / packed.fp16_scale;
     }
     const DeviceArray<float> out(std::vector<float>(static_cast<size_t>(int64_t{num_rows} * width), poison()));
     const MatmulArgs args{.matrix = matrix,
                           .x = x.view(),
                           .to = {.out = out.get(), .stride = width, .width = width},
-                          .out_scale = matrix.out_scale,
+                          .out_scale = 1.0F / matrix.fp16_scale,
                           .num_rows = num_rows,
                           .swiglu = false};
     if (portable) {

@@ -17,7 +17,6 @@ struct PackedMatrix {
   StoredMatrix stored;
   DeviceArray<std::byte> tiles, scales;
   DeviceMatrix matrix;
-  float fp16_scale;  // what brings the largest weight near FP16's end
 
   PackedMatrix(Draw& draw, WeightType type, int32_t rows, int32_t columns)
       : stored(draw_matrix(draw, type, rows, columns)),
@@ -31,7 +30,6 @@ struct PackedMatrix {
                             largest.get()},
                            {}),
               cudaSuccess);
-    fp16_scale = stored_scale(largest.read().front());
     matrix = {.type = type,
               .rows = rows,
               .columns = columns,
@@ -39,7 +37,7 @@ struct PackedMatrix {
               .padded_columns = place_columns,
               .tiles = tiles.get(),
               .scales = scales.get(),
-              .out_scale = type == WeightType::kBf16 ? 1.0F / fp16_scale : 1.0F};
+              .fp16_scale = stored_scale(largest.read().front())};
   }
 
  private:

@@ -21,6 +21,7 @@ struct Activations {
   const __half* high;  // [rows][stride]
   const __half* low;   // likewise, what `high` left over; prompt rows have none
   int32_t stride;      // the matrix's padded_columns
+  int32_t map_row = 0; // of the first row here in the buffer's tensor map; only prompt_matmul_wgmma reads it
 };
 
 // Where a product goes. With swiglu the matrix is gate and up interleaved, and silu(gate) · up goes out as activations.
@@ -56,11 +57,11 @@ cudaError_t generated_matmul(const MatmulArgs& args, GeneratedPlan plan, const L
 // The kernel of prompt rows for GPUs without wgmma: any number of rows, one term.
 cudaError_t prompt_matmul_portable(const MatmulArgs& args, const LaunchContext& context);
 
-// The kernel of prompt rows for Hopper. The matrix must be of FP16 tiles (kBf16, or dequantised). x_map: a tensor map of
-// args.x (make_activation_map).
+// The kernel of prompt rows for Hopper. The matrix must be of FP16 tiles (kBf16, or dequantised). x_map: of the buffer that
+// args.x lies in (make_activation_map).
 cudaError_t prompt_matmul_wgmma(const MatmulArgs& args, const CUtensorMap& x_map, int32_t num_sms,
                                 const LaunchContext& context);
-// x [rows][stride] FP16 as the Hopper kernel's copies read it.
+// A buffer x [rows][stride] of FP16 as the Hopper kernel's copies read it.
 CUresult make_activation_map(CUtensorMap& map, const __half* x, int32_t rows, int32_t stride);
 
 }  // namespace kipp::cuda

@@ -59,7 +59,7 @@ __device__ void copy_stages(const MatmulArgs& args, const CUtensorMap& x_map, co
   Cursor<S::kStages> cursor;
   for (int32_t tile = static_cast<int32_t>(blockIdx.x); tile < grid.num_tiles; tile += static_cast<int32_t>(gridDim.x)) {
     const int32_t first_row_tile = tile / grid.num_token_tiles * (kBlockRows / kTileRows);
-    const int32_t first_token = tile % grid.num_token_tiles * tokens;
+    const int32_t first_token = args.x.map_row + tile % grid.num_token_tiles * tokens;
     for (int32_t k = 0; k < grid.num_k; ++k, cursor.advance()) {
       ring.empty[cursor.stage].wait(cursor.parity ^ 1U);
       Barrier& full = ring.full[cursor.stage];

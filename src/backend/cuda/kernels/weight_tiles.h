@@ -43,7 +43,9 @@ struct DeviceMatrix {
   int32_t padded_rows = 0, padded_columns = 0;
   const std::byte* tiles = nullptr;   // [padded_rows / 16][padded_columns / 64] tiles
   const std::byte* scales = nullptr;  // the same of scales; null for BF16
-  float out_scale = 1.0F;  // a power of two: sums of products with what is stored are to be multiplied with it
+  // A power of two that FP16 tiles hold their weights times of: those of BF16 matrices, and what quantised ones are
+  // dequantised to.
+  float fp16_scale = 1.0F;
 };
 
 constexpr int32_t tile_bytes(WeightType type) {
