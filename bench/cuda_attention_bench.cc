@@ -12,6 +12,7 @@
 
 #include "backend/cuda/kernels/attention_generated.h"
 #include "backend/cuda/kernels/attention_prompt.h"
+#include "backend/cuda/kernels/attention_prompt_variants.h"
 
 namespace kipp::cuda {
 namespace {
@@ -160,13 +161,19 @@ void bench_prompt(int32_t rows, int32_t context) {
   }
   std::ranges::reverse(tiles);
   auto* device_tiles = upload(tiles);
-  const double us = time_us(8, false, [&](int32_t i, const LaunchContext& launch) {
-    return attention_prompt({pool.layer(i), q, device_tiles, out, static_cast<int32_t>(tiles.size()), kNumHeads},
-                            launch);
-  });
   const double pairs = double(rows) * (context - rows) + double(rows) * (rows + 1) / 2;
   const double flops = 4.0 * kHeadDim * kNumHeads * pairs;
-  fmt::print("prompt {:6} rows of {:6} {:9.1f} us {:8.1f} TFLOP/s\n", rows, context, us, flops / us * 1e-6);
+  for (const bool sm90 : {false, true}) {
+    if (sm90 && !has_attention_prompt_sm90()) {
+      continue;
+    }
+    const auto kernel = sm90 ? attention_prompt_sm90 : attention_prompt_sm80;
+    const double us = time_us(8, false, [&](int32_t i, const LaunchContext& launch) {
+      return kernel({pool.layer(i), q, device_tiles, out, static_cast<int32_t>(tiles.size()), kNumHeads}, launch);
+    });
+    fmt::print("prompt {} {:6} rows of {:6} {:9.1f} us {:8.1f} TFLOP/s\n", sm90 ? "sm90" : "sm80", rows, context, us,
+               flops / us * 1e-6);
+  }
   pool.free();
   for (void* data : {static_cast<void*>(q), static_cast<void*>(out), static_cast<void*>(device_tiles)}) {
     check(cudaFree(data));

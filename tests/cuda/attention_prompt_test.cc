@@ -1,6 +1,7 @@
 // Attention of prompt rows against double precision, and that neither cuts nor mates decide a row's bits.
 #include "backend/cuda/kernels/attention_prompt.h"
 
+#include "backend/cuda/kernels/attention_prompt_variants.h"
 #include "backend/cuda/scales.h"
 #include "cuda/attention_case.h"
 
@@ -32,8 +33,20 @@ struct Output {
   }
 };
 
-class CudaAttentionPromptTest : public CudaTest {
+struct Variant {
+  const char* name;
+  cudaError_t (*launch)(const AttentionPromptArgs&, const LaunchContext&);
+};
+
+class CudaAttentionPromptTest : public CudaTest, public testing::WithParamInterface<Variant> {
  protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (!IsSkipped() && GetParam().launch == attention_prompt_sm90 && !has_attention_prompt_sm90()) {
+      GTEST_SKIP() << "not a Hopper device, or not built for one";
+    }
+  }
+
   // Tiles of up to `tile_tokens` tokens, in an order of no meaning.
   static Output attend(const std::vector<TestSequence>& sequences, const TestPool& pool, const std::vector<Span>& spans,
                        int32_t num_heads, int32_t tile_tokens) {
@@ -63,7 +76,7 @@ class CudaAttentionPromptTest : public CudaTest {
                                    .high = high.get(),
                                    .num_tiles = static_cast<int32_t>(tiles.size()),
                                    .num_query_heads = num_heads};
-    EXPECT_EQ(attention_prompt(args, {}), cudaSuccess);
+    EXPECT_EQ(GetParam().launch(args, {}), cudaSuccess);
     Output output{high.read(), width};
     EXPECT_EQ(output.bits(num_rows), std::vector<uint16_t>(static_cast<size_t>(width), kPoison));
     return output;
@@ -78,7 +91,7 @@ class CudaAttentionPromptTest : public CudaTest {
   }
 };
 
-TEST_F(CudaAttentionPromptTest, MatchesDoublePrecisionOnRaggedSpans) {
+TEST_P(CudaAttentionPromptTest, MatchesDoublePrecisionOnRaggedSpans) {
   const std::vector<TestSequence> sequences{TestSequence(1, 300), TestSequence(2, 1), TestSequence(3, 1100),
                                             TestSequence(4, 129), TestSequence(5, 2500)};
   const TestPool pool(sequences, 7);
@@ -96,7 +109,7 @@ TEST_F(CudaAttentionPromptTest, MatchesDoublePrecisionOnRaggedSpans) {
   }
 }
 
-TEST_F(CudaAttentionPromptTest, NeverLooksAhead) {
+TEST_P(CudaAttentionPromptTest, NeverLooksAhead) {
   const std::vector<TestSequence> longer{TestSequence(3, 400)};
   const TestPool whole(longer, 1);
   TestSequence cut = longer[0];
@@ -110,7 +123,7 @@ TEST_F(CudaAttentionPromptTest, NeverLooksAhead) {
   }
 }
 
-TEST_F(CudaAttentionPromptTest, NeitherCutsNorMatesNorPlacementMatter) {
+TEST_P(CudaAttentionPromptTest, NeitherCutsNorMatesNorPlacementMatter) {
   const std::vector<TestSequence> sequences{TestSequence(1, 700), TestSequence(2, 333), TestSequence(3, 64)};
   const TestPool pool(sequences, 1);
   const TestPool elsewhere(sequences, 2);
@@ -133,12 +146,17 @@ TEST_F(CudaAttentionPromptTest, NeitherCutsNorMatesNorPlacementMatter) {
   }
 }
 
-TEST_F(CudaAttentionPromptTest, RefusesShapesOfNoCheckpoint) {
+TEST_P(CudaAttentionPromptTest, RefusesShapesOfNoCheckpoint) {
   AttentionPromptArgs args{};
   args.num_tiles = 1;
   args.num_query_heads = 24;
-  EXPECT_EQ(attention_prompt(args, {}), cudaErrorInvalidValue);
+  EXPECT_EQ(GetParam().launch(args, {}), cudaErrorInvalidValue);
 }
+
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaAttentionPromptTest,
+                         testing::Values(Variant{"sm80", attention_prompt_sm80},
+                                         Variant{"sm90", attention_prompt_sm90}),
+                         [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace
 }  // namespace kipp::cuda

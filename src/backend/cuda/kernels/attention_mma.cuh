@@ -109,6 +109,29 @@ __device__ inline void split_bf16(float first, float second, uint32_t (&terms)[k
   }
 }
 
+// A bf16 pair as FP16: exact from 2^-14 to 2^16.
+__device__ inline uint32_t bf16_to_fp16(uint32_t pair) {
+  return pack_fp16(lower_bf16(pair), upper_bf16(pair));
+}
+
+// 2^x to two units in the last place; zero below 2^-126 and for minus infinity.
+__device__ inline float exp2_fast(float x) {
+  float out;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
+}
+
+// Over the four lanes of a fragment's row.
+__device__ inline float max_over_columns(float value) {
+  value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFU, value, 1));
+  return fmaxf(value, __shfl_xor_sync(0xFFFFFFFFU, value, 2));
+}
+
+__device__ inline float sum_over_columns(float value) {
+  value += __shfl_xor_sync(0xFFFFFFFFU, value, 1);
+  return value + __shfl_xor_sync(0xFFFFFFFFU, value, 2);
+}
+
 // log2(e) / sqrt(head_dim): scores in units in which exp2 gives the softmax's weights.
 constexpr float kScoreScale = 0x1.0527dcp-3F;
 
