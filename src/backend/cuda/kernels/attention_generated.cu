@@ -1,0 +1,446 @@
+// One block for each (row, kv head, chunk of positions). Keys and values are the rows of the matrix products and the
+// group's query heads their (at most eight) columns, so that no part of a product is padding for the largest group:
+// S^T = K q^T, O^T = V^T P^T. Each warp has tiles of 16 positions, a ring of copies and a softmax of its own; the
+// warps' results are merged at the end, and those of several chunks by the block that finishes last, always in order.
+#include "backend/cuda/kernels/attention_generated.h"
+
+#include <algorithm>
+
+#include "backend/cuda/kernels/attention_mma.cuh"
+#include "backend/cuda/scales.h"
+
+namespace kipp::cuda {
+namespace {
+
+constexpr int32_t kWarps = 4;
+constexpr int32_t kThreads = kWarps * 32;
+constexpr int32_t kStages = 3;
+constexpr int32_t kTilePositions = 16;
+constexpr int32_t kMaxGroup = 8;
+constexpr int32_t kQueryTerms = 3;
+constexpr int32_t kWeightTerms = 2;
+constexpr uint32_t kTileBytes = kTilePositions * kRowBytes;  // of keys; as many of values follow
+constexpr uint32_t kStageBytes = 2 * kTileBytes;
+constexpr size_t kSharedBytes = size_t{kWarps} * kStages * kStageBytes;
+
+// How a row's positions are cut depends on its own position only. Short contexts need no merging of chunks, long ones
+// enough of them to occupy a device, and few enough for one block to merge.
+struct ChunkRule {
+  int32_t max_positions, chunk_positions;
+};
+constexpr ChunkRule kChunkRules[] = {{4096, 256}, {16384, 512}, {INT32_MAX, 1024}};
+constexpr int32_t kMaxChunkBlocks = 1024 / kBlockPositions;
+static_assert(kMaxChunkBlocks <= 32, "a lane holds one block's id");
+
+__host__ __device__ constexpr int32_t chunk_positions_of(int32_t num_positions) {
+  return num_positions <= kChunkRules[0].max_positions   ? kChunkRules[0].chunk_positions
+         : num_positions <= kChunkRules[1].max_positions ? kChunkRules[1].chunk_positions
+                                                         : kChunkRules[2].chunk_positions;
+}
+
+// The most chunks of any row with at most `max_context` positions.
+int32_t max_chunks(int32_t max_context) {
+  int32_t chunks = 0;
+  for (const ChunkRule& rule : kChunkRules) {
+    const int32_t positions = std::min(max_context, rule.max_positions);
+    chunks = std::max(chunks, (positions - 1) / chunk_positions_of(positions) + 1);
+  }
+  return chunks;
+}
+
+constexpr int32_t kMaxMergedChunks = 256;  // 262,144 positions
+
+size_t counters_bytes(int32_t max_rows) {
+  return (static_cast<size_t>(max_rows) * kNumKvHeads * sizeof(uint32_t) + 255) / 256 * 256;
+}
+
+// The device's view of the arguments, with the workspace laid out.
+struct Kernel {
+  AttentionGeneratedArgs args;
+  uint32_t* counters;  // [workspace_rows][kNumKvHeads]
+  float4* values;      // [num_rows][kNumKvHeads][chunks][group][kHeadDim / 4]
+  float2* sums;        // [num_rows][kNumKvHeads][chunks][group]
+};
+
+// A warp's share of the softmax: heads 2t and 2t + 1 of the group in each lane.
+struct WarpState {
+  float values[kHeadDim / 16][4];  // dimension 16 i + g (and + 8), head 2t (and 2t + 1)
+  float max[2];
+  float sum[2];  // of this lane's positions only
+};
+
+struct Chunk {
+  int32_t first, end;  // positions
+  int32_t block_id;    // lane i: of the chunk's i-th block
+};
+
+template <int kGroup>
+__device__ void load_query(uint32_t (&terms)[kHeadDim / 16][2][kQueryTerms], const float* q, int32_t lane) {
+  const int32_t head = lane >> 2;
+  const auto* row = reinterpret_cast<const float2*>(q + head * kHeadDim) + (lane & 3);
+#pragma unroll
+  for (int i = 0; i < kHeadDim / 16; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float2 pair = head < kGroup ? row[i * 8 + half * 4] : make_float2(0.0F, 0.0F);
+      split_bf16(pair.x * kScoreScale, pair.y * kScoreScale, terms[i][half]);
+    }
+  }
+}
+
+// Keys and values of positions `first` to first + 15 (zeros past the chunk's end) to a stage of this warp's ring.
+__device__ void copy_tile(uint32_t stage, const PagedKv& kv, const Chunk& chunk, int32_t kv_head, int32_t first,
+                          int32_t lane) {
+  const int64_t block = __shfl_sync(0xFFFFFFFFU, chunk.block_id, (first - chunk.first) / kBlockPositions);
+  const uint16_t* keys =
+      kv.pool + block * kv.block_stride + kv_head * kKvHeadElements + first % kBlockPositions * kHeadDim;
+  const uint32_t column = static_cast<uint32_t>(lane) % kRowChunks;
+#pragma unroll
+  for (int i = 0; i < kTilePositions / 2; ++i) {
+    const int32_t row = 2 * i + lane / static_cast<int32_t>(kRowChunks);
+    const bool valid = first + row < chunk.end;
+    const uint16_t* source = keys + row * kHeadDim + column * 8;
+    const uint32_t target = stage + swizzled(static_cast<uint32_t>(row), column);
+    copy_async(target, source, valid);
+    copy_async(target + kTileBytes, source + kKvValuesOffset, valid);
+  }
+}
+
+__device__ float max_over_positions(float value) {
+#pragma unroll
+  for (int offset = 4; offset < 32; offset *= 2) {
+    value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFU, value, offset));
+  }
+  return value;
+}
+
+__device__ float sum_over_positions(float value) {
+#pragma unroll
+  for (int offset = 4; offset < 32; offset *= 2) {
+    value += __shfl_xor_sync(0xFFFFFFFFU, value, offset);
+  }
+  return value;
+}
+
+// scores: (position g, head 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+__device__ void score_tile(float (&scores)[4], uint32_t keys, const uint32_t (&query)[kHeadDim / 16][2][kQueryTerms],
+                           uint32_t lane) {
+  float sums[kQueryTerms][4] = {};
+  const uint32_t row = lane & 15U;
+#pragma unroll
+  for (uint32_t i = 0; i < kHeadDim / 16; ++i) {
+    uint32_t a[4];
+    load_matrices(a, keys + swizzled(row, 2 * i + (lane >> 4)));
+#pragma unroll
+    for (int term = 0; term < kQueryTerms; ++term) {
+      mma_bf16(sums[term], a, query[i][0][term], query[i][1][term]);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    scores[i] = sums[0][i] + (sums[1][i] + sums[2][i]);
+  }
+}
+
+// Takes a tile with at least one valid position into the running softmax; `valid` positions count.
+__device__ void add_tile(WarpState& state, uint32_t stage, const uint32_t (&query)[kHeadDim / 16][2][kQueryTerms],
+                         int32_t valid, int32_t lane) {
+  const auto unsigned_lane = static_cast<uint32_t>(lane);
+  float weights[4];
+  score_tile(weights, stage, query, unsigned_lane);
+  float rescale[2];
+#pragma unroll
+  for (int head = 0; head < 2; ++head) {
+    float& upper = weights[head];
+    float& lower = weights[head + 2];
+    upper = lane / 4 < valid ? upper : -INFINITY;
+    lower = lane / 4 + 8 < valid ? lower : -INFINITY;
+    const float max = fmaxf(state.max[head], max_over_positions(fmaxf(upper, lower)));
+    rescale[head] = exp2f(state.max[head] - max);
+    upper = exp2f(upper - max);
+    lower = exp2f(lower - max);
+    state.max[head] = max;
+    state.sum[head] = fmaf(state.sum[head], rescale[head], upper + lower);
+  }
+  uint32_t terms[2][kWeightTerms];
+  split_bf16(weights[0], weights[1], terms[0]);
+  split_bf16(weights[2], weights[3], terms[1]);
+#pragma unroll
+  for (int term = 0; term < kWeightTerms; ++term) {
+    terms[0][term] = transpose_matrix(terms[0][term]);
+    terms[1][term] = transpose_matrix(terms[1][term]);
+  }
+  const uint32_t row = (unsigned_lane & 7U) + (unsigned_lane >> 4) * 8;
+#pragma unroll
+  for (uint32_t i = 0; i < kHeadDim / 16; ++i) {
+    uint32_t a[4];
+    load_matrices_transposed(a, stage + kTileBytes + swizzled(row, 2 * i + ((unsigned_lane >> 3) & 1U)));
+    float(&values)[4] = state.values[i];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      values[j] *= rescale[j & 1];
+    }
+#pragma unroll
+    for (int term = kWeightTerms - 1; term >= 0; --term) {
+      mma_bf16(values, a, terms[0][term], terms[1][term]);
+    }
+  }
+}
+
+// The warps' results in shared memory, where their rings were.
+struct Merge {
+  static constexpr int32_t kHeadStride = kHeadDim + 4;  // eight dimensions of four heads lie in 32 banks
+  float values[kWarps][kMaxGroup][kHeadStride];
+  float max[kWarps][kMaxGroup];
+  float sum[kWarps][kMaxGroup];
+  float2 chunk_sums[kMaxMergedChunks * kMaxGroup];
+  float weights[kMaxMergedChunks * kMaxGroup];
+  bool last;
+};
+static_assert(sizeof(Merge) <= kSharedBytes);
+
+__device__ void store_state(Merge& merge, const WarpState& state, int32_t warp, int32_t lane) {
+  const int32_t head = 2 * (lane & 3);
+  const int32_t dimension = lane >> 2;
+#pragma unroll
+  for (int i = 0; i < kHeadDim / 16; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      merge.values[warp][head + (j & 1)][16 * i + dimension + 8 * (j >> 1)] = state.values[i][j];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float sum = sum_over_positions(state.sum[i]);
+    if (dimension == 0) {
+      merge.max[warp][head + i] = state.max[i];
+      merge.sum[warp][head + i] = sum;
+    }
+  }
+}
+
+// Four dimensions of one head, summed over positions with weights whose sum and largest exponent are `sum` and `max`.
+struct Quad {
+  float4 values;
+  float sum, max;
+};
+
+__device__ void add_scaled(Quad& quad, const float4& values, float weight) {
+  quad.values.x = fmaf(values.x, weight, quad.values.x);
+  quad.values.y = fmaf(values.y, weight, quad.values.y);
+  quad.values.z = fmaf(values.z, weight, quad.values.z);
+  quad.values.w = fmaf(values.w, weight, quad.values.w);
+}
+
+__device__ Quad merge_warps(const Merge& merge, int32_t head, int32_t dimension) {
+  Quad quad{make_float4(0.0F, 0.0F, 0.0F, 0.0F), 0.0F, -INFINITY};
+#pragma unroll
+  for (int warp = 0; warp < kWarps; ++warp) {
+    quad.max = fmaxf(quad.max, merge.max[warp][head]);
+  }
+#pragma unroll
+  for (int warp = 0; warp < kWarps; ++warp) {
+    const float weight = exp2f(merge.max[warp][head] - quad.max);  // zero for a warp without positions
+    quad.sum = fmaf(merge.sum[warp][head], weight, quad.sum);
+    add_scaled(quad, *reinterpret_cast<const float4*>(&merge.values[warp][head][dimension]), weight);
+  }
+  return quad;
+}
+
+__device__ void write_output(const AttentionGeneratedArgs& args, int64_t offset, const Quad& quad) {
+  const float values[4] = {quad.values.x, quad.values.y, quad.values.z, quad.values.w};
+  uint16_t high[4];
+  uint16_t low[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float scaled = values[i] / quad.sum * kAttentionScale;
+    const __half rounded = __float2half_rn(scaled);
+    high[i] = __half_as_ushort(rounded);
+    low[i] = __half_as_ushort(__float2half_rn(scaled - __half2float(rounded)));
+  }
+  *reinterpret_cast<ushort4*>(args.high + offset) = make_ushort4(high[0], high[1], high[2], high[3]);
+  *reinterpret_cast<ushort4*>(args.low + offset) = make_ushort4(low[0], low[1], low[2], low[3]);
+}
+
+// Counts this block as finished, its partial results visible to the block that counts last, which gets true.
+__device__ bool is_last(Merge& merge, uint32_t* counter, int32_t num_chunks) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    merge.last = atomicAdd(counter, 1U) == static_cast<uint32_t>(num_chunks - 1);
+    if (merge.last) {
+      *counter = 0;
+    }
+  }
+  __syncthreads();
+  __threadfence();
+  return merge.last;
+}
+
+// The chunks' sums, and their weights relative to the largest score of all, to shared memory; a warp takes a head.
+template <int kGroup>
+__device__ void weigh_chunks(Merge& merge, const float2* sums, int32_t num_chunks) {
+  const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+  for (auto head = static_cast<int32_t>(threadIdx.x / 32); head < kGroup; head += kWarps) {
+    float max = -INFINITY;
+    for (int32_t chunk = lane; chunk < num_chunks; chunk += 32) {
+      const float2 loaded = __ldcg(sums + chunk * kGroup + head);
+      merge.chunk_sums[chunk * kGroup + head] = loaded;
+      max = fmaxf(max, loaded.x);
+    }
+#pragma unroll
+    for (int offset = 1; offset < 32; offset *= 2) {
+      max = fmaxf(max, __shfl_xor_sync(0xFFFFFFFFU, max, offset));
+    }
+    for (int32_t chunk = lane; chunk < num_chunks; chunk += 32) {
+      merge.weights[chunk * kGroup + head] = exp2f(merge.chunk_sums[chunk * kGroup + head].x - max);
+    }
+  }
+  __syncthreads();
+}
+
+template <int kGroup>
+__device__ Quad merge_chunks(const Merge& merge, const float4* values, int32_t num_chunks, int32_t quad_index) {
+  constexpr int32_t kQuads = kGroup * kHeadDim / 4;
+  const int32_t head = quad_index / (kHeadDim / 4);
+  Quad quad{make_float4(0.0F, 0.0F, 0.0F, 0.0F), 0.0F, 0.0F};
+#pragma unroll 8
+  for (int32_t chunk = 0; chunk < num_chunks; ++chunk) {
+    const float weight = merge.weights[chunk * kGroup + head];
+    quad.sum = fmaf(merge.chunk_sums[chunk * kGroup + head].y, weight, quad.sum);
+    add_scaled(quad, __ldcg(values + chunk * kQuads + quad_index), weight);
+  }
+  return quad;
+}
+
+// Merges the warps, and either writes the row's heads or leaves them to the block that finishes last.
+template <int kGroup>
+__device__ void finish(const Kernel& kernel, Merge& merge, int32_t num_chunks, int32_t max_chunks) {
+  constexpr int32_t kQuads = kGroup * kHeadDim / 4;
+  const auto row = static_cast<int64_t>(blockIdx.z);
+  const auto kv_head = static_cast<int64_t>(blockIdx.y);
+  const int64_t output = (row * kNumKvHeads + kv_head) * kGroup * kHeadDim;
+  const int64_t partial = (row * kNumKvHeads + kv_head) * max_chunks;
+  float4* values = kernel.values + partial * kQuads;
+  float2* sums = kernel.sums + partial * kGroup;
+  const auto chunk = static_cast<int32_t>(blockIdx.x);
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < kQuads; i += kThreads) {
+    const int32_t head = i / (kHeadDim / 4);
+    const int32_t dimension = i % (kHeadDim / 4) * 4;
+    const Quad quad = merge_warps(merge, head, dimension);
+    if (num_chunks == 1) {
+      write_output(kernel.args, output + i * 4, quad);
+      continue;
+    }
+    __stcg(values + chunk * kQuads + i, quad.values);
+    if (dimension == 0) {
+      __stcg(sums + chunk * kGroup + head, make_float2(quad.max, quad.sum));
+    }
+  }
+  if (num_chunks == 1 || !is_last(merge, kernel.counters + row * kNumKvHeads + kv_head, num_chunks)) {
+    return;
+  }
+  weigh_chunks<kGroup>(merge, sums, num_chunks);
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < kQuads; i += kThreads) {
+    write_output(kernel.args, output + i * 4, merge_chunks<kGroup>(merge, values, num_chunks, i));
+  }
+}
+
+template <int kGroup>
+__global__ void __launch_bounds__(kThreads, 2) attention_generated_kernel(const Kernel kernel) {
+  extern __shared__ __align__(128) uint8_t shared[];
+  const AttentionGeneratedArgs& args = kernel.args;
+  wait_for_previous();
+  start_next();
+  const int32_t num_positions = args.positions[blockIdx.z] + 1;
+  const int32_t chunk_positions = chunk_positions_of(num_positions);
+  Chunk chunk{};
+  chunk.first = static_cast<int32_t>(blockIdx.x) * chunk_positions;
+  chunk.end = min(chunk.first + chunk_positions, num_positions);
+  if (chunk.first >= chunk.end) {
+    return;
+  }
+  const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+  const auto warp = static_cast<int32_t>(threadIdx.x / 32);
+  const auto kv_head = static_cast<int32_t>(blockIdx.y);
+  const int64_t table = int64_t{args.sequences[blockIdx.z]} * args.kv.table_stride;
+  if (chunk.first + lane * kBlockPositions < chunk.end) {
+    chunk.block_id = args.kv.block_tables[table + chunk.first / kBlockPositions + lane];
+  }
+  const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * kStages) * kStageBytes;
+  constexpr int32_t kStep = kWarps * kTilePositions;  // from a warp's tile to its next
+  int32_t next = chunk.first + warp * kTilePositions;
+#pragma unroll
+  for (uint32_t stage = 0; stage < kStages; ++stage, next += kStep) {
+    if (next < chunk.end) {
+      copy_tile(ring + stage * kStageBytes, args.kv, chunk, kv_head, next, lane);
+    }
+    commit_copies();
+  }
+  uint32_t query[kHeadDim / 16][2][kQueryTerms];
+  load_query<kGroup>(query, args.q + (int64_t{blockIdx.z} * kNumKvHeads + kv_head) * kGroup * kHeadDim, lane);
+  WarpState state{};
+  state.max[0] = state.max[1] = -INFINITY;
+  uint32_t stage = ring;
+  for (int32_t first = chunk.first + warp * kTilePositions; first < chunk.end; first += kStep, next += kStep) {
+    wait_copies<kStages - 1>();
+    __syncwarp();
+    add_tile(state, stage, query, chunk.end - first, lane);
+    __syncwarp();
+    if (next < chunk.end) {
+      copy_tile(stage, args.kv, chunk, kv_head, next, lane);
+    }
+    commit_copies();
+    stage = stage + kStageBytes == ring + kStages * kStageBytes ? ring : stage + kStageBytes;
+  }
+  wait_copies<0>();
+  __syncthreads();  // the rings become the place of merging
+  auto& merge = *reinterpret_cast<Merge*>(shared);
+  store_state(merge, state, warp, lane);
+  __syncthreads();
+  finish<kGroup>(kernel, merge, (num_positions - 1) / chunk_positions + 1, static_cast<int32_t>(gridDim.x));
+}
+
+template <int kGroup>
+cudaError_t launch_group(const AttentionGeneratedArgs& args, const LaunchContext& context) {
+  const auto shared_bytes = static_cast<int>(kSharedBytes);
+  const cudaError_t error = cudaFuncSetAttribute(attention_generated_kernel<kGroup>,
+                                                 cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  if (error != cudaSuccess) {
+    return error;
+  }
+  const int32_t chunks = max_chunks(args.max_context);
+  auto* workspace = static_cast<uint8_t*>(args.workspace);
+  auto* values = reinterpret_cast<float4*>(workspace + counters_bytes(args.workspace_rows));
+  const int64_t num_values = int64_t{args.num_rows} * kNumKvHeads * chunks * kGroup * (kHeadDim / 4);
+  const Kernel kernel{.args = args,
+                      .counters = reinterpret_cast<uint32_t*>(workspace),
+                      .values = values,
+                      .sums = reinterpret_cast<float2*>(values + num_values)};
+  const dim3 grid(static_cast<uint32_t>(chunks), kNumKvHeads, static_cast<uint32_t>(args.num_rows));
+  return launch(attention_generated_kernel<kGroup>,
+                {.grid = grid, .block = dim3(kThreads), .shared_bytes = kSharedBytes}, context, kernel);
+}
+
+}  // namespace
+
+size_t attention_generated_workspace_bytes(int32_t max_rows, int32_t num_query_heads, int32_t max_context) {
+  const size_t partials = static_cast<size_t>(max_rows) * static_cast<size_t>(num_query_heads) *
+                          static_cast<size_t>(max_chunks(max_context));
+  return counters_bytes(max_rows) + partials * (kHeadDim * sizeof(float) + sizeof(float2));
+}
+
+cudaError_t attention_generated(const AttentionGeneratedArgs& args, const LaunchContext& context) {
+  if (args.max_context <= 0 || max_chunks(args.max_context) > kMaxMergedChunks || args.num_rows > args.workspace_rows) {
+    return cudaErrorInvalidValue;
+  }
+  switch (args.num_query_heads) {
+    case 2 * kNumKvHeads: return launch_group<2>(args, context);
+    case 4 * kNumKvHeads: return launch_group<4>(args, context);
+    case 5 * kNumKvHeads: return launch_group<5>(args, context);
+    case 8 * kNumKvHeads: return launch_group<8>(args, context);
+    default: return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace kipp::cuda

@@ -1,0 +1,359 @@
+// Flash attention for Hopper: two warpgroups of consumers with 64 rows each (tokens times query heads of the group) and
+// one of producers, which copies tiles of 128 keys or values and turns them into FP16 where they lie. A consumer's
+// scores of the next tile and its sum of the last are computed while it takes exponentials. Tiles begin at multiples of
+// 128 positions; one above a row's own position changes nothing of that row: its weights are zero and its scale is one.
+#include "backend/cuda/kernels/attention_prompt_variants.h"
+
+#include "backend/cuda/kernels/attention_wgmma.cuh"
+#include "backend/cuda/scales.h"
+
+namespace kipp::cuda {
+namespace {
+
+constexpr int32_t kConsumers = 2;  // warpgroups
+constexpr int32_t kThreads = (kConsumers + 1) * 128;
+constexpr int32_t kTilePositions = 128;
+constexpr int32_t kStages = 3;  // of keys and values
+constexpr uint32_t kProducerRegisters = 88;
+constexpr uint32_t kConsumerRegisters = 208;
+constexpr uint32_t kQueryHalfBytes = 64 * kSwizzleRowBytes;  // 64 rows, half of their dimensions
+constexpr uint32_t kHalfBytes = kTilePositions * kSwizzleRowBytes;
+constexpr uint32_t kTileBytes = 2 * kHalfBytes;
+constexpr uint32_t kQueriesOffset = kStages * 2 * kTileBytes;
+constexpr uint32_t kBarriersOffset = kQueriesOffset + kConsumers * 2 * kQueryHalfBytes;
+constexpr uint32_t kSharedBytes = kBarriersOffset + kStages * 2 * 2 * sizeof(uint64_t) + kSwizzleAtomBytes;
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+constexpr int32_t kRowChunksInTile = kTilePositions * static_cast<int32_t>(kRowChunks) / 128;  // of a producer
+
+// Where tiles and their barriers lie in shared memory. Item 2 i is the i-th tile of keys, 2 i + 1 that of values.
+struct Ring {
+  uint32_t base;  // aligned to kSwizzleAtomBytes
+
+  __device__ static uint32_t slot(uint32_t item) { return item % (2 * kStages); }
+  __device__ static uint32_t parity(uint32_t item) { return item / (2 * kStages) & 1U; }
+  __device__ uint32_t tile(uint32_t item) const { return base + slot(item) * kTileBytes; }
+  __device__ uint32_t full(uint32_t item) const { return base + kBarriersOffset + slot(item) * 16; }
+  __device__ uint32_t empty(uint32_t item) const { return full(item) + 8; }
+};
+
+// Chunk `chunk` (of 16) of row `row` of a tile, whose halves of 64 dimensions are `half_bytes` apart.
+__device__ uint32_t chunk_offset(uint32_t row, uint32_t chunk, uint32_t half_bytes) {
+  return chunk / 8 * half_bytes + row * kSwizzleRowBytes + ((chunk % 8 ^ (row & 7U)) << 4);
+}
+
+// Chunk threadIdx.x % 16 of every eighth row is this producer's.
+__device__ uint32_t producer_offset(int32_t i) {
+  return chunk_offset(threadIdx.x / kRowChunks + static_cast<uint32_t>(i) * 8, threadIdx.x % kRowChunks, kHalfBytes);
+}
+
+// Positions first to first + 127; zeros from `end` on. `head` is the kv head's first key (or value) in the pool.
+__device__ void copy_tile(uint32_t tile, const PagedKv& kv, const uint16_t* head, const int32_t* table, int32_t first,
+                          int32_t end) {
+  const auto row = static_cast<int32_t>(threadIdx.x / kRowChunks);
+  const uint16_t* column = head + row * kHeadDim + threadIdx.x % kRowChunks * 8;
+#pragma unroll
+  for (int b = 0; b < kTilePositions / kBlockPositions; ++b) {
+    const int32_t block_first = first + b * kBlockPositions;
+    const int64_t block = block_first < end ? table[block_first / kBlockPositions] : 0;
+    const uint16_t* source = column + block * kv.block_stride;
+#pragma unroll
+    for (int i = 0; i < kBlockPositions / 8; ++i) {
+      copy_async(tile + producer_offset(b * (kBlockPositions / 8) + i), source + i * 8 * kHeadDim,
+                 block_first + row + i * 8 < end);
+    }
+  }
+}
+
+__device__ uint4 load_shared(uint32_t address) {
+  uint4 value;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
+}
+
+__device__ void store_shared(uint32_t address, const uint4& value) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y), "r"(value.z),
+               "r"(value.w)
+               : "memory");
+}
+
+// What this producer copied of a tile, from bf16 to FP16.
+__device__ void convert_tile(uint32_t tile) {
+#pragma unroll 4
+  for (int i = 0; i < kRowChunksInTile; ++i) {
+    const uint32_t address = tile + producer_offset(i);
+    const uint4 loaded = load_shared(address);
+    store_shared(address, make_uint4(bf16_to_fp16(loaded.x), bf16_to_fp16(loaded.y), bf16_to_fp16(loaded.z),
+                                     bf16_to_fp16(loaded.w)));
+  }
+}
+
+// Fills the ring, two copies ahead of what is converted and handed over.
+__device__ void produce(const Ring& ring, const AttentionPromptArgs& args, const PromptTile& tile, int32_t end) {
+  constexpr uint32_t kAhead = 2;
+  const int32_t* table = args.kv.block_tables + int64_t{tile.sequence} * args.kv.table_stride;
+  const uint16_t* keys = args.kv.pool + blockIdx.y * kKvHeadElements;
+  const auto num_items = 2 * static_cast<uint32_t>((end + kTilePositions - 1) / kTilePositions);
+  for (uint32_t item = 0; item < num_items + kAhead; ++item) {
+    if (item < num_items) {
+      wait_phase(ring.empty(item), ring.parity(item) ^ 1U);
+      const uint16_t* head = item % 2 == 0 ? keys : keys + kKvValuesOffset;
+      copy_tile(ring.tile(item), args.kv, head, table, static_cast<int32_t>(item / 2) * kTilePositions, end);
+    }
+    commit_copies();
+    if (item >= kAhead) {
+      wait_copies<kAhead>();
+      convert_tile(ring.tile(item - kAhead));
+      fence_for_products();
+      arrive(ring.full(item - kAhead));
+    }
+  }
+}
+
+// A consumer's 64 rows of queries as FP16; zeros for rows past the end of the tile of tokens.
+template <int kGroup>
+__device__ void load_queries(uint32_t queries, const AttentionPromptArgs& args, const PromptTile& tile,
+                             int32_t first_row, int32_t thread) {
+  const auto chunk = static_cast<uint32_t>(thread) % kRowChunks;
+#pragma unroll 4
+  for (int32_t i = thread / static_cast<int32_t>(kRowChunks); i < 64; i += 8) {
+    const int32_t row = first_row + i;
+    const int32_t token = row / kGroup;
+    float4 low = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+    float4 high = low;
+    if (token < tile.num_tokens) {
+      const int64_t head =
+          (int64_t{tile.first_row} + token) * args.num_query_heads + blockIdx.y * kGroup + row % kGroup;
+      const auto* source = reinterpret_cast<const float4*>(args.q + head * kHeadDim) + 2 * chunk;
+      low = source[0];
+      high = source[1];
+    }
+    store_shared(queries + chunk_offset(static_cast<uint32_t>(i), chunk, kQueryHalfBytes),
+                 make_uint4(pack_fp16(low.x * kScoreScale, low.y * kScoreScale),
+                            pack_fp16(low.z * kScoreScale, low.w * kScoreScale),
+                            pack_fp16(high.x * kScoreScale, high.y * kScoreScale),
+                            pack_fp16(high.z * kScoreScale, high.w * kScoreScale)));
+  }
+}
+
+__device__ void score_tile(float (&scores)[64], uint32_t queries, uint32_t keys) {
+  const uint64_t a = operand(queries, 16);
+  const uint64_t b = operand(keys, 16);
+#pragma unroll
+  for (uint32_t k = 0; k < kHeadDim / 16; ++k) {
+    const uint64_t a_part = advance(a, k / 4 * kQueryHalfBytes + k % 4 * 32);
+    const uint64_t b_part = advance(b, k / 4 * kHalfBytes + k % 4 * 32);
+    if (k == 0) {
+      product_of_rows<false>(scores, a_part, b_part);
+    } else {
+      product_of_rows<true>(scores, a_part, b_part);
+    }
+  }
+  commit_products();
+}
+
+using Weights = uint32_t[kTilePositions / 16][4];
+
+__device__ void add_values(float (&sums)[64], const Weights& weights, uint32_t values) {
+  const uint64_t b = operand(values, kHalfBytes);
+#pragma unroll
+  for (uint32_t k = 0; k < kTilePositions / 16; ++k) {
+    product_with_columns(sums, weights[k], advance(b, k * 16 * kSwizzleRowBytes));
+  }
+  commit_products();
+}
+
+// Rows g and g + 8 of a warp's 16; the lanes of a row hold sums over their own columns.
+struct Softmax {
+  float max[2] = {-INFINITY, -INFINITY};
+  float sum[2] = {0.0F, 0.0F};
+};
+
+// Scores of positions above the row's own become minus infinity. last: the rows' positions relative to the tile and to
+// this lane's first column.
+__device__ void mask_tile(float (&scores)[64], const int32_t (&last)[2]) {
+#pragma unroll
+  for (int i = 0; i < 64; ++i) {
+    scores[i] = i / 4 * 8 + i % 2 <= last[i / 2 % 2] ? scores[i] : -INFINITY;
+  }
+}
+
+// Turns scores into weights relative to the running maximum, by which earlier sums are to be rescaled.
+__device__ void weigh_tile(float (&scores)[64], Softmax& softmax, float (&rescale)[2]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float max = softmax.max[half];
+#pragma unroll
+    for (int n = 0; n < 16; ++n) {
+      max = fmaxf(max, fmaxf(scores[4 * n + 2 * half], scores[4 * n + 2 * half + 1]));
+    }
+    max = max_over_columns(max);
+    rescale[half] = exp2_fast(softmax.max[half] - max);
+    softmax.max[half] = max;
+    float sum = 0.0F;
+#pragma unroll
+    for (int n = 0; n < 16; ++n) {
+#pragma unroll
+      for (int j = 4 * n + 2 * half; j < 4 * n + 2 * half + 2; ++j) {
+        scores[j] = exp2_fast(scores[j] - max);
+        sum += scores[j];
+      }
+    }
+    softmax.sum[half] = fmaf(softmax.sum[half], rescale[half], sum);
+  }
+}
+
+__device__ void pack_weights(Weights& packed, const float (&weights)[64]) {
+#pragma unroll
+  for (int i = 0; i < 32; ++i) {
+    packed[i / 4][i % 4] = pack_fp16(weights[2 * i], weights[2 * i + 1]);
+  }
+}
+
+template <int kGroup>
+__device__ void write_output(const AttentionPromptArgs& args, const PromptTile& tile, const float (&values)[64],
+                             const Softmax& softmax, int32_t first_row, int32_t lane) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float scale = kAttentionScale / sum_over_columns(softmax.sum[half]);
+    const int32_t row = first_row + lane / 4 + half * 8;
+    const int32_t token = row / kGroup;
+    if (token < tile.num_tokens) {
+      const int64_t head =
+          (int64_t{tile.first_row} + token) * args.num_query_heads + blockIdx.y * kGroup + row % kGroup;
+      auto* out = reinterpret_cast<uint32_t*>(args.high + head * kHeadDim) + lane % 4;
+#pragma unroll
+      for (int n = 0; n < 16; ++n) {
+        out[n * 4] = pack_fp16(values[4 * n + 2 * half] * scale, values[4 * n + 2 * half + 1] * scale);
+      }
+    }
+  }
+}
+
+template <int kGroup>
+__device__ void consume(const Ring& ring, const AttentionPromptArgs& args, const PromptTile& tile, int32_t end) {
+  const auto consumer = static_cast<int32_t>(threadIdx.x / 128) - 1;
+  const auto thread = static_cast<int32_t>(threadIdx.x % 128);
+  const int32_t lane = thread % 32;
+  const int32_t first_row = consumer * 64 + thread / 32 * 16;
+  const uint32_t queries = ring.base + kQueriesOffset + static_cast<uint32_t>(consumer) * 2 * kQueryHalfBytes;
+  load_queries<kGroup>(queries, args, tile, consumer * 64, thread);
+  fence_for_products();
+  asm volatile("bar.sync %0, 128;" ::"r"(consumer + 1) : "memory");
+  const auto release = [&](uint32_t item) {
+    if (lane == 0) {
+      arrive(ring.empty(item));
+    }
+  };
+  int32_t last[2];  // positions of this lane's rows, relative to the tile and to the lane's first column
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    last[half] = tile.first_position + (first_row + lane / 4 + half * 8) / kGroup - lane % 4 * 2;
+  }
+  float scores[64];
+  float values[64] = {};
+  Weights weights;
+  Softmax softmax;
+  float rescale[2];
+  uint32_t item = 0;  // of keys
+  const auto weigh = [&](int32_t first) {
+    if (first + kTilePositions - 1 > tile.first_position) {
+      mask_tile(scores, {last[0] - first, last[1] - first});
+    }
+    weigh_tile(scores, softmax, rescale);
+  };
+  wait_phase(ring.full(item), ring.parity(item));
+  begin_products();
+  score_tile(scores, queries, ring.tile(item));
+  wait_products<0>(scores);
+  release(item);
+  weigh(0);
+  pack_weights(weights, scores);
+  for (int32_t first = kTilePositions; first < end; first += kTilePositions, item += 2) {
+    wait_phase(ring.full(item + 2), ring.parity(item + 2));
+    begin_products();
+    score_tile(scores, queries, ring.tile(item + 2));
+    wait_phase(ring.full(item + 1), ring.parity(item + 1));
+    begin_products();
+    add_values(values, weights, ring.tile(item + 1));
+    wait_products<1>(scores);
+    release(item + 2);
+    weigh(first);
+    wait_products<0>(values);
+    release(item + 1);
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+      values[i] *= rescale[i / 2 % 2];
+    }
+    pack_weights(weights, scores);
+  }
+  wait_phase(ring.full(item + 1), ring.parity(item + 1));
+  begin_products();
+  add_values(values, weights, ring.tile(item + 1));
+  wait_products<0>(values);
+  write_output<kGroup>(args, tile, values, softmax, first_row, lane);
+}
+
+#endif
+
+template <int kGroup>
+__global__ void __launch_bounds__(kThreads, 1) attention_prompt_sm90_kernel(const AttentionPromptArgs args) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ uint8_t shared[];
+  const Ring ring{(shared_address(shared) + kSwizzleAtomBytes - 1) / kSwizzleAtomBytes * kSwizzleAtomBytes};
+  if (threadIdx.x < 2 * kStages) {
+    init_barrier(ring.full(threadIdx.x), 128);
+    init_barrier(ring.empty(threadIdx.x), kConsumers * 4);
+  }
+  __syncthreads();
+  wait_for_previous();
+  start_next();
+  const PromptTile tile = args.tiles[blockIdx.x];
+  const int32_t end = tile.first_position + tile.num_tokens;
+  if (threadIdx.x < 128) {
+    give_registers<kProducerRegisters>();
+    produce(ring, args, tile, end);
+  } else {
+    take_registers<kConsumerRegisters>();
+    consume<kGroup>(ring, args, tile, end);
+  }
+#else
+  __trap();  // never launched: see has_attention_prompt_sm90()
+#endif
+}
+
+template <int kGroup>
+cudaError_t launch_group(const AttentionPromptArgs& args, const LaunchContext& context) {
+  const cudaError_t error = cudaFuncSetAttribute(attention_prompt_sm90_kernel<kGroup>,
+                                                 cudaFuncAttributeMaxDynamicSharedMemorySize, int{kSharedBytes});
+  if (error != cudaSuccess) {
+    return error;
+  }
+  const dim3 grid(static_cast<uint32_t>(args.num_tiles), kNumKvHeads);
+  return launch(attention_prompt_sm90_kernel<kGroup>,
+                {.grid = grid, .block = dim3(kThreads), .shared_bytes = kSharedBytes}, context, args);
+}
+
+}  // namespace
+
+bool has_attention_prompt_sm90() {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, attention_prompt_sm90_kernel<4>) == cudaSuccess &&
+         attributes.ptxVersion == 90 && attributes.binaryVersion == 90;
+}
+
+cudaError_t attention_prompt_sm90(const AttentionPromptArgs& args, const LaunchContext& context) {
+  switch (args.num_query_heads) {
+    case 2 * kNumKvHeads: return launch_group<2>(args, context);
+    case 4 * kNumKvHeads: return launch_group<4>(args, context);
+    case 5 * kNumKvHeads: return launch_group<5>(args, context);
+    case 8 * kNumKvHeads: return launch_group<8>(args, context);
+    default: return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace kipp::cuda

@@ -1,0 +1,24 @@
+// One layer of the KV pool as attention's kernels read it.
+#pragma once
+
+#include <cstdint>
+
+#include "base/block_positions.h"
+#include "kipp_checkpoints.h"
+
+namespace kipp::cuda {
+
+// A block holds [k|v][kNumKvHeads][kBlockPositions][kHeadDim] bf16: one head's keys (or values) of a block are 8 KiB in
+// one piece. Position p of sequence s lies in block block_tables[s * table_stride + p / kBlockPositions]. Nothing above
+// the last position that a row attends to is read: neither its memory nor its entries of the table.
+struct PagedKv {
+  const uint16_t* pool;         // of this layer's first block; 16-byte aligned
+  int64_t block_stride;         // elements from one block to the next; a multiple of 8
+  const int32_t* block_tables;  // [num_sequences][table_stride]
+  int32_t table_stride;
+};
+
+inline constexpr int32_t kKvHeadElements = kBlockPositions * kHeadDim;     // one head's keys in a block
+inline constexpr int32_t kKvValuesOffset = kNumKvHeads * kKvHeadElements;  // from its keys to its values
+
+}  // namespace kipp::cuda
