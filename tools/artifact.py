@@ -11,6 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tqdm import tqdm
@@ -24,11 +25,14 @@ from tools.model_tensors import ModelTensor, model_tensors
 from tools.tokenizer_metadata import TokenizerMetadata
 from tools.weight_schemes import Encoding, WeightScheme
 
+if TYPE_CHECKING:
+    from tools.bf16 import Array
+
 FORMAT_VERSION = 1
 SYNTHETIC_REPOSITORY = "synthetic/"
 
-# Yields the bf16 bits of a tensor, whole rows in order, as uint16 arrays.
-TensorSource = Callable[[ModelTensor], Iterator[np.ndarray]]
+# Yields the bf16 of a tensor, whole rows in order: uint16 in numpy, or torch's bfloat16 on the device to encode on.
+TensorSource = Callable[[ModelTensor], Iterator["Array"]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,7 +187,7 @@ def encoded_pieces(path: Path, tensors: Sequence[ModelTensor], scheme: WeightSch
                 rows = bits.reshape(-1, tensor.columns)
                 piece = pool.submit(encode_piece, path, tensor, position, scheme.encoding_of(tensor), rows)
                 waiting.append((tensor, position == 0, piece))
-                position += bits.size
+                position += len(rows) * tensor.columns
                 if len(waiting) > jobs:
                     tensor_of, is_first, done = waiting.popleft()
                     yield tensor_of, is_first, done.result()
@@ -191,7 +195,7 @@ def encoded_pieces(path: Path, tensors: Sequence[ModelTensor], scheme: WeightSch
             yield tensor_of, is_first, done.result()
 
 
-def encode_piece(path: Path, tensor: ModelTensor, position: int, encoding: Encoding, rows: np.ndarray) -> np.ndarray:
+def encode_piece(path: Path, tensor: ModelTensor, position: int, encoding: Encoding, rows: Array) -> np.ndarray:
     """position: of the first of these weights in the tensor."""
     try:
         return encoding.encode(rows)

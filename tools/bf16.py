@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+    Array = np.ndarray | torch.Tensor  # where it holds bf16: uint16, or torch's bfloat16 on any device
+
+
+def host_bits(bits: Array) -> np.ndarray:
+    """bf16 of numpy or torch as uint16 in host memory."""
+    if isinstance(bits, np.ndarray):
+        return bits
+    import torch
+
+    return bits.cpu().view(torch.int16).numpy().view(np.uint16)
 
 
 def narrow_finite(values: np.ndarray) -> np.ndarray:

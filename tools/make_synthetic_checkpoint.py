@@ -12,11 +12,9 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 if __package__ in (None, ""):  # run as a script: the package is one folder up
     sys.path[0] = str(Path(__file__).resolve().parents[1])
@@ -34,23 +32,22 @@ from tools.synthetic_recipe import MASK64, TwinWeights
 from tools.synthetic_snapshot import MARKER_NAME, snapshot_files, twin_source
 from tools.weight_schemes import SCHEMES
 
+if TYPE_CHECKING:
+    from tools.bf16 import Array
+
 SHARD_BYTES = 4 << 30
 INDEX_NAME = "model.safetensors.index.json"
 
-
-class RowGenerator(Protocol):
-    """What both implementations of the recipe offer."""
-
-    def rows(self, tensor: ModelTensor, first_row: int, num_rows: int) -> np.ndarray: ...
+RowSource = Callable[[ModelTensor, int, int], "Array"]  # (tensor, first row, number of rows) -> their bf16
 
 
-def tensor_source(weights: RowGenerator, pool: concurrent.futures.Executor, num_jobs: int) -> TensorSource:
+def tensor_source(rows: RowSource, pool: concurrent.futures.Executor, num_jobs: int) -> TensorSource:
     """Makes pieces in worker threads (numpy releases the interpreter lock), a bounded number ahead of the writer."""
 
-    def pieces(tensor: ModelTensor) -> Iterator[np.ndarray]:
-        waiting: deque[concurrent.futures.Future[np.ndarray]] = deque()
+    def pieces(tensor: ModelTensor) -> Iterator[Array]:
+        waiting: deque[concurrent.futures.Future[Array]] = deque()
         for first_row, num_rows in row_pieces(tensor, PIECE_BYTES):
-            waiting.append(pool.submit(weights.rows, tensor, first_row, num_rows))
+            waiting.append(pool.submit(rows, tensor, first_row, num_rows))
             if len(waiting) > num_jobs:
                 yield waiting.popleft().result()
         while waiting:
@@ -126,14 +123,16 @@ def write_snapshot(folder: Path, checkpoint: Checkpoint, arguments: argparse.Nam
         write_index(folder, shards)
 
 
-def make_generator(arguments: argparse.Namespace) -> RowGenerator:
+def row_source(arguments: argparse.Namespace) -> RowSource:
+    """A snapshot takes rows from host memory; an artifact's are encoded where they are drawn."""
     if arguments.device == "numpy":
-        return TwinWeights(arguments.seed, arguments.layers)
+        return TwinWeights(arguments.seed, arguments.layers).rows
     try:
         from tools.synthetic_torch import TorchTwinWeights
     except ImportError as error:
         raise ToolError(f"--device {arguments.device} needs torch: {error}") from error
-    return TorchTwinWeights(arguments.seed, arguments.layers, arguments.device)
+    weights = TorchTwinWeights(arguments.seed, arguments.layers, arguments.device)
+    return weights.rows if arguments.artifact is None else weights.device_rows
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -150,7 +149,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--shard-bytes", type=int, default=SHARD_BYTES, help="largest shard of a snapshot")
     parser.add_argument("--shard", type=int, metavar="K", help="write only the K-th shard of the snapshot")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="threads")
-    parser.add_argument("--device", default="numpy", help="numpy, or a torch device such as cuda")
+    parser.add_argument("--device", default="numpy",
+                        help="draws and quantises the weights: numpy, or a torch device such as cuda (default: numpy)")
     return parser.parse_args(argv)
 
 
@@ -169,7 +169,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.shard is not None and arguments.output is None:
         raise ToolError("--shard needs --output: an artifact has no shards")
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        source = tensor_source(make_generator(arguments), pool, arguments.jobs)
+        source = tensor_source(row_source(arguments), pool, arguments.jobs)
         if arguments.output is not None:
             write_snapshot(arguments.output, checkpoint, arguments, source)
             return 0

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from tools import synthetic_recipe as recipe
+from tools.bf16 import host_bits
 from tools.model_tensors import ModelTensor, TensorRole
 
 MAX_WORDS = 1 << 24  # 128 MiB of int64 scratch
@@ -41,7 +42,7 @@ def centred_sums(z: torch.Tensor) -> torch.Tensor:
 
 
 class TorchTwinWeights:
-    """The same interface as TwinWeights; rows() returns host memory."""
+    """The same weights as those of TwinWeights, on the device."""
 
     def __init__(self, seed: int, num_layers: int, device: str) -> None:
         self._numpy = recipe.TwinWeights(seed, num_layers)
@@ -49,15 +50,18 @@ class TorchTwinWeights:
         self._lock = threading.Lock()  # pieces come from several threads; one at a time bounds device memory
 
     def rows(self, tensor: ModelTensor, first_row: int, num_rows: int) -> np.ndarray:
-        """uint16 [num_rows × columns]."""
-        if tensor.role in (TensorRole.LAYER_NORM, TensorRole.FINAL_NORM):
-            return self._numpy.rows(tensor, first_row, num_rows)
-        with self._lock:
-            bits = self.device_rows(tensor, first_row, num_rows).view(torch.int16).cpu()
-        return bits.numpy().view(np.uint16).reshape(-1)
+        """As TwinWeights.rows: uint16 [num_rows × columns], in host memory."""
+        return host_bits(self.device_rows(tensor, first_row, num_rows)).reshape(-1)
 
     def device_rows(self, tensor: ModelTensor, first_row: int, num_rows: int) -> torch.Tensor:
         """bfloat16 [num_rows][columns] on the device."""
+        if tensor.role in (TensorRole.LAYER_NORM, TensorRole.FINAL_NORM):
+            bits = self._numpy.rows(tensor, first_row, num_rows).view(np.int16).reshape(num_rows, -1)
+            return torch.from_numpy(bits).view(torch.bfloat16).to(self._device)
+        with self._lock:
+            return self._drawn_rows(tensor, first_row, num_rows)
+
+    def _drawn_rows(self, tensor: ModelTensor, first_row: int, num_rows: int) -> torch.Tensor:
         key = recipe.stream_key(self._numpy.seed, tensor.hf_name, recipe.STREAM_WEIGHTS)
         step = max(1, MAX_WORDS // tensor.columns)
         pieces = []

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tools import block_quantization as blocks
-from tools.bf16 import widen
+from tools.bf16 import host_bits, widen
 from tools.model_tensors import ModelTensor
+
+if TYPE_CHECKING:
+    from tools.bf16 import Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Encoding:
     ggml_type: int
     block_elements: int
     block_bytes: int
-    encode: Callable[[np.ndarray], np.ndarray]  # uint16 bf16 bits [rows][columns] -> stored rows
+    encode: Callable[[Array], np.ndarray]  # bf16 [rows][columns], in numpy or torch -> stored rows, in host memory
     decode: Callable[[np.ndarray], np.ndarray]  # whole stored blocks as uint8 -> float32 weights
 
     def num_bytes(self, num_elements: int) -> int:
@@ -43,7 +47,7 @@ class WeightScheme:
         return self.projection if tensor.role.is_projection else BF16
 
 
-BF16 = Encoding(name="BF16", ggml_type=30, block_elements=1, block_bytes=2, encode=lambda bits: bits,
+BF16 = Encoding(name="BF16", ggml_type=30, block_elements=1, block_bytes=2, encode=host_bits,
                 decode=lambda data: widen(data.view("<u2")))
 Q8_0 = Encoding(name="Q8_0", ggml_type=8, block_elements=blocks.GROUP, block_bytes=blocks.Q8_0_BYTES,
                 encode=blocks.encode_q8_0, decode=blocks.decode_q8_0)

@@ -103,10 +103,32 @@ def test_shards_hold_the_tensors_of_the_single_file(originals: dict[str, Path]) 
 
 
 @pytest.mark.torch
-def test_torch_writes_the_same_artifact(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_torch_writes_the_same_artifact(scheme: str, tmp_path: Path) -> None:
     for device in ("numpy", "cpu"):
-        make("--like", "tiny-base", "--seed", 4, "--device", device, "--artifact", tmp_path / f"{device}.gguf")
+        make("--like", "tiny-base", "--seed", 4, "--device", device, "--scheme", scheme,
+             "--artifact", tmp_path / f"{device}.gguf")
     assert (tmp_path / "numpy.gguf").read_bytes() == (tmp_path / "cpu.gguf").read_bytes()
+
+
+@pytest.mark.torch
+def test_torch_writes_the_same_snapshot(tmp_path: Path) -> None:
+    for device in ("numpy", "cpu"):
+        make("--like", "tiny", "--seed", 4, "--device", device, "--output", tmp_path / device)
+    weights = [(tmp_path / device / "model.safetensors").read_bytes() for device in ("numpy", "cpu")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.torch
+def test_torch_quantises_what_it_drew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what is stored comes back from the device: no projection goes through host memory as bf16."""
+    from tools.synthetic_torch import TorchTwinWeights
+
+    def refuse(*_arguments: object) -> None:
+        raise AssertionError("rows in host memory")
+
+    monkeypatch.setattr(TorchTwinWeights, "rows", refuse)
+    make("--like", "tiny", "--seed", 4, "--device", "cpu", "--scheme", "affine4_gs32", "--artifact", tmp_path)
 
 
 def test_a_base_twin_splits_the_think_tokens(originals: dict[str, Path]) -> None:
