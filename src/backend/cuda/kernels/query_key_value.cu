@@ -1,6 +1,7 @@
-// One warp for each head of each row; a lane holds elements lane, +32, +64, +96, which are two rotary pairs.
+// One warp for each head of each row.
 #include <cuda_bf16.h>
 
+#include "backend/cuda/kernels/heads.cuh"
 #include "backend/cuda/kernels/matmul_epilogue.cuh"
 #include "backend/cuda/kernels/query_key_value.h"
 #include "base/block_positions.h"
@@ -24,28 +25,6 @@ __global__ void rotary_angles_kernel(RotaryAnglesArgs args) {
   args.angles[row * (kHeadDim / 2) + i] = make_float2(cosine, sine);
 }
 
-__device__ void normalise_and_rotate(float (&x)[4], const uint16_t* weight, float epsilon, const float2* angles,
-                                     int32_t lane) {
-  float squares = 0.0F;
-#pragma unroll
-  for (int32_t i = 0; i < 4; ++i) squares += x[i] * x[i];
-#pragma unroll
-  for (int32_t step = 16; step > 0; step /= 2) squares += __shfl_xor_sync(0xFFFFFFFFU, squares, step);
-  const float factor = 1.0F / sqrtf(squares / kHeadDim + epsilon);
-#pragma unroll
-  for (int32_t i = 0; i < 4; ++i) {
-    x[i] = x[i] * factor * __uint_as_float(static_cast<uint32_t>(weight[lane + 32 * i]) << 16);
-  }
-#pragma unroll
-  for (int32_t i = 0; i < 2; ++i) {  // (cos, sin) of pair lane + 32 i
-    const float2 angle = angles[lane + 32 * i];
-    const float first = x[i];
-    const float second = x[i + 2];
-    x[i] = first * angle.x - second * angle.y;
-    x[i + 2] = second * angle.x + first * angle.y;
-  }
-}
-
 __global__ void __launch_bounds__(32 * kWarps) query_key_value_kernel(QueryKeyValueArgs args) {
   start_next();
   wait_for_previous();
@@ -54,9 +33,9 @@ __global__ void __launch_bounds__(32 * kWarps) query_key_value_kernel(QueryKeyVa
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   const auto row = static_cast<int64_t>(blockIdx.y);
   const float* from = args.projected + row * args.width + head * kHeadDim + lane;
-  float x[4];
+  float x[kLaneElements];
 #pragma unroll
-  for (int32_t i = 0; i < 4; ++i) x[i] = sum_of_partials(from + 32 * i, args.num_partials, args.partial_stride);
+  for (int32_t i = 0; i < kLaneElements; ++i) x[i] = sum_of_partials(from + 32 * i, args.num_partials, args.partial_stride);
   const bool is_query = head < args.num_query_heads;
   const int32_t kv_index = head - args.num_query_heads;  // 0 … 7 K, 8 … 15 V
   if (is_query || kv_index < kKvHeads) {
@@ -66,7 +45,7 @@ __global__ void __launch_bounds__(32 * kWarps) query_key_value_kernel(QueryKeyVa
   if (is_query) {
     float* to = args.q + (row * args.num_query_heads + head) * kHeadDim + lane;
 #pragma unroll
-    for (int32_t i = 0; i < 4; ++i) to[32 * i] = x[i];
+    for (int32_t i = 0; i < kLaneElements; ++i) to[32 * i] = x[i];
     return;
   }
   const int32_t position = args.places.positions[row];
@@ -75,7 +54,7 @@ __global__ void __launch_bounds__(32 * kWarps) query_key_value_kernel(QueryKeyVa
   uint16_t* to = args.kv.layer + block * args.kv.block_stride +
                  (int64_t{kv_index} * kBlockPositions + position % kBlockPositions) * kHeadDim + lane;
 #pragma unroll
-  for (int32_t i = 0; i < 4; ++i) to[32 * i] = __bfloat16_as_ushort(__float2bfloat16_rn(x[i]));
+  for (int32_t i = 0; i < kLaneElements; ++i) to[32 * i] = __bfloat16_as_ushort(__float2bfloat16_rn(x[i]));
 }
 
 }  // namespace
