@@ -1,0 +1,197 @@
+// See kernel_sequence.h.
+#include "backend/cuda/kernel_sequence.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "backend/cuda/kernels/pack_weights.h"
+#include "backend/cuda/kernels/rms_norm.h"
+#include "backend/cuda/kernels/swiglu.h"
+
+namespace kipp::cuda {
+namespace {
+
+// The kernel class of a matrix's type, given that of BF16.
+KernelClass of_type(KernelClass bf16, WeightType type) {
+  return static_cast<KernelClass>(static_cast<uint8_t>(bf16) + static_cast<uint8_t>(type));
+}
+
+}  // namespace
+
+// The residual stream of the group's rows takes `delta` in and is normalised.
+void KernelSequence::norm(const RowGroup& group, const DeviceNorm& norm, const Sums* delta) {
+  const Sums none{};
+  const Sums& sums = delta == nullptr ? none : *delta;
+  const Activations out = context_.workspace.normed.from_row(group.first_row);
+  start(KernelClass::kResidualNorm, [&](const LaunchContext& launch) {
+    return residual_norm({.residual = context_.workspace.residual + int64_t{group.first_row} * context_.dims.hidden,
+                          .delta = sums.first,
+                          .partial_stride = sums.partial_stride,
+                          .num_partials = sums.num_partials,
+                          .store_residual = sums.first != nullptr,
+                          .rows = nullptr,
+                          .weight = norm.weight,
+                          .epsilon = context_.dims.rms_norm_epsilon,
+                          .scale = norm.scale,
+                          .high = const_cast<__half*>(out.high),
+                          .low = group.generated ? const_cast<__half*>(out.low) : nullptr,
+                          .num_rows = group.num_rows,
+                          .hidden = context_.dims.hidden,
+                          .stride = out.stride},
+                         launch);
+  });
+}
+
+MatmulArgs KernelSequence::product(const RowGroup& group, const DeviceMatrix& matrix, const Input& x) const {
+  const bool fp16_tiles = !group.generated || matrix.type == WeightType::kBf16;
+  return {.matrix = matrix,
+          .x = x.buffer.from_row(x.first_row),
+          .to = {},
+          .out_scale = 1.0F / x.scale / (fp16_tiles ? matrix.fp16_scale : 1.0F),
+          .num_rows = group.num_rows,
+          .swiglu = false};
+}
+
+// Rows of sums, one behind the other, in context_.workspace.projected.
+Sums KernelSequence::multiply(const RowGroup& group, const DeviceMatrix& matrix, const Input& x) {
+  MatmulArgs args = product(group, matrix, x);
+  args.to = {.out = context_.workspace.projected,
+             .partial_stride = int64_t{group.num_rows} * matrix.rows,
+             .stride = matrix.rows,
+             .width = matrix.rows};
+  if (group.generated) return multiply_generated(args);
+  multiply_prompt(args, x.buffer);
+  return {context_.workspace.projected, 0, 1};
+}
+
+Sums KernelSequence::multiply_generated(const MatmulArgs& args) {
+  const GeneratedPlan plan = plan_generated_matmul(args.matrix, args.num_rows, context_.device.num_sms);
+  const bool few = plan.num_partials == 1;
+  start(of_type(few ? KernelClass::kMatmulFewBf16 : KernelClass::kMatmulManyBf16, args.matrix.type),
+        [&](const LaunchContext& launch) { return generated_matmul(args, plan, launch); });
+  return {args.to.out, args.to.partial_stride, plan.num_partials};
+}
+
+void KernelSequence::multiply_prompt(MatmulArgs args, const TermBuffer& x) {
+  if (args.matrix.type != WeightType::kBf16) {
+    const DeviceMatrix quantized = args.matrix;
+    start(of_type(KernelClass::kDequantizeBf16, quantized.type), [&](const LaunchContext& launch) {
+      return dequantize({quantized, context_.workspace.dequantized, quantized.fp16_scale}, launch);
+    });
+    args.matrix.type = WeightType::kBf16;
+    args.matrix.tiles = context_.workspace.dequantized;
+    args.matrix.scales = nullptr;
+  }
+  start(KernelClass::kMatmulPrompt, [&](const LaunchContext& launch) {
+    return context_.device.has_wgmma() ? prompt_matmul_wgmma(args, x.map, context_.device.num_sms, launch)
+                                 : prompt_matmul_portable(args, launch);
+  });
+}
+
+// From the normalised stream to the gated activation, which most products' kernels compute on their way out.
+void KernelSequence::gate_and_up(const RowGroup& group, const DeviceMatrix& matrix, const Input& x) {
+  const Activations out = context_.workspace.activated.from_row(group.first_row);
+  MatmulArgs args = product(group, matrix, x);
+  args.swiglu = true;
+  args.to = {.high = const_cast<__half*>(out.high),
+             .low = group.generated ? const_cast<__half*>(out.low) : nullptr,
+             .stride = out.stride,
+             .width = context_.dims.ffn};
+  if (!group.generated) {
+    multiply_prompt(args, x.buffer);
+    return;
+  }
+  if (!leaves_partials(group, matrix)) {
+    multiply_generated(args);
+    return;
+  }
+  const Sums sums = multiply(group, matrix, x);
+  start(KernelClass::kSwiglu, [&](const LaunchContext& launch) {
+    return swiglu({.gate_up = sums.first,
+                   .partial_stride = sums.partial_stride,
+                   .num_partials = sums.num_partials,
+                   .gate_up_stride = matrix.rows,
+                   .high = args.to.high,
+                   .low = args.to.low,
+                   .num_rows = group.num_rows,
+                   .width = context_.dims.ffn,
+                   .stride = out.stride},
+                  launch);
+  });
+}
+
+void KernelSequence::head_norm(const RowGroup& group, const int32_t* rows) {
+  const Activations out = context_.workspace.head_normed.from_row(group.first_head);
+  start(KernelClass::kResidualNorm, [&](const LaunchContext& launch) {
+    return residual_norm({.residual = context_.workspace.residual,
+                          .delta = nullptr,
+                          .partial_stride = 0,
+                          .num_partials = 0,
+                          .store_residual = false,
+                          .rows = rows,
+                          .weight = context_.weights.output_norm.weight,
+                          .epsilon = context_.dims.rms_norm_epsilon,
+                          .scale = context_.weights.output_norm.scale,
+                          .high = const_cast<__half*>(out.high),
+                          .low = const_cast<__half*>(out.low),
+                          .num_rows = group.num_heads,
+                          .hidden = context_.dims.hidden,
+                          .stride = out.stride},
+                         launch);
+  });
+}
+
+void KernelSequence::multiply_head(const RowGroup& group, const Input& x, float* logits) {
+  MatmulArgs args = product(group, context_.weights.head, x);
+  const int32_t vocab = context_.dims.vocab;
+  const int64_t count = int64_t{group.num_rows} * vocab;
+  args.to = {.out = logits, .partial_stride = count, .stride = vocab, .width = vocab};
+  if (!group.generated) {
+    multiply_prompt(args, x.buffer);
+    return;
+  }
+  const bool partials = leaves_partials(group, args.matrix);
+  if (partials) args.to.out = context_.workspace.head_partials;
+  const Sums sums = multiply_generated(args);
+  if (partials) {
+    start(KernelClass::kSumPartials, [&](const LaunchContext& launch) {
+      return sum_partials({sums.first, sums.partial_stride, sums.num_partials, logits, count}, launch);
+    });
+  }
+}
+
+bool KernelSequence::leaves_partials(const RowGroup& group, const DeviceMatrix& matrix) const {
+  return plan_generated_matmul(matrix, group.num_rows, context_.device.num_sms).num_partials > 1;
+}
+
+Result<void> KernelSequence::finish() const {
+  return check(error_, fmt::format("starting {}", kernel_name(failed_)));
+}
+
+const char* kernel_name(KernelClass kernel) {
+  constexpr std::array kNames = {"embedding",
+                                 "rotary_angles",
+                                 "residual_norm",
+                                 "matmul_few_bf16",
+                                 "matmul_few_q8_0",
+                                 "matmul_few_affine4_gs32",
+                                 "matmul_many_bf16",
+                                 "matmul_many_q8_0",
+                                 "matmul_many_affine4_gs32",
+                                 "matmul_prompt",
+                                 "dequantize_bf16",
+                                 "dequantize_q8_0",
+                                 "dequantize_affine4_gs32",
+                                 "query_key_value",
+                                 "attention_generated",
+                                 "attention_prompt",
+                                 "swiglu",
+                                 "sum_partials",
+                                 "sample",
+                                 "stateless_attention"};
+  static_assert(kNames.size() == static_cast<size_t>(KernelClass::kCount));
+  return kernel == KernelClass::kCount ? "nothing" : kNames[static_cast<size_t>(kernel)];
+}
+
+}  // namespace kipp::cuda

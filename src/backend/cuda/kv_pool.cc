@@ -1,0 +1,73 @@
+// See kv_pool.h. A block is one piece of every layer: a two-dimensional copy.
+#include "backend/cuda/kv_pool.h"
+
+#include <fmt/format.h>
+
+namespace kipp::cuda {
+namespace {
+
+constexpr size_t kPieceBytes = static_cast<size_t>(kKvBlockElements) * sizeof(uint16_t);
+
+}  // namespace
+
+size_t KvPool::block_bytes(const Dimensions& dimensions) {
+  return static_cast<size_t>(dimensions.num_layers) * kPieceBytes;
+}
+
+Result<KvPool> KvPool::create(const Dimensions& dimensions, int32_t num_blocks) {
+  KIPP_ASSIGN(DeviceMemory memory,
+              allocate_device(block_bytes(dimensions) * static_cast<size_t>(num_blocks), "the KV pool"));
+  return KvPool(std::move(memory), dimensions.num_layers, num_blocks);
+}
+
+Result<void> KvPool::check_block(int32_t block) const {
+  if (block >= 0 && block < num_blocks_) {
+    return {};
+  }
+  return make_error(ErrorCode::kInvalidArgument,
+                    fmt::format("KV block: expected 0 to {}, found {}", num_blocks_ - 1, block));
+}
+
+Result<void> KvPool::copy(std::span<const int32_t> from, std::span<const int32_t> to, cudaStream_t stream) {
+  if (from.size() != to.size()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("copying KV blocks: {} sources for {} targets", from.size(), to.size()));
+  }
+  for (size_t i = 0; i < from.size(); ++i) {
+    KIPP_TRY(check_block(from[i]));
+    KIPP_TRY(check_block(to[i]));
+  }
+  const size_t pitch = static_cast<size_t>(layer_stride()) * sizeof(uint16_t);
+  for (size_t i = 0; i < from.size(); ++i) {
+    KIPP_CUDA_TRY(cudaMemcpy2DAsync(block(to[i]), pitch, block(from[i]), pitch, kPieceBytes,
+                                    static_cast<size_t>(num_layers_), cudaMemcpyDeviceToDevice, stream),
+                  "copying a KV block");
+  }
+  return {};
+}
+
+Result<void> KvPool::read(int32_t index, KvBlock& out, cudaStream_t stream) const {
+  KIPP_TRY(check_block(index));
+  out.values.resize(static_cast<size_t>(num_layers_) * static_cast<size_t>(kKvBlockElements));
+  KIPP_CUDA_TRY(cudaMemcpy2DAsync(out.values.data(), kPieceBytes, block(index),
+                                  static_cast<size_t>(layer_stride()) * sizeof(uint16_t), kPieceBytes,
+                                  static_cast<size_t>(num_layers_), cudaMemcpyDeviceToHost, stream),
+                "reading a KV block");
+  return check(cudaStreamSynchronize(stream), "reading a KV block");
+}
+
+Result<void> KvPool::write(int32_t index, const KvBlock& in, cudaStream_t stream) {
+  KIPP_TRY(check_block(index));
+  const size_t expected = static_cast<size_t>(num_layers_) * static_cast<size_t>(kKvBlockElements);
+  if (in.values.size() != expected) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("writing a KV block: expected {} values, found {}", expected, in.values.size()));
+  }
+  KIPP_CUDA_TRY(cudaMemcpy2DAsync(block(index), static_cast<size_t>(layer_stride()) * sizeof(uint16_t),
+                                  in.values.data(), kPieceBytes, kPieceBytes, static_cast<size_t>(num_layers_),
+                                  cudaMemcpyHostToDevice, stream),
+                "writing a KV block");
+  return check(cudaStreamSynchronize(stream), "writing a KV block");
+}
+
+}  // namespace kipp::cuda
