@@ -20,6 +20,8 @@ if(NOT KIPP_CUDA STREQUAL "OFF" AND NOT CMAKE_CROSSCOMPILING AND NOT KIPP_SANITI
 endif()
 message(STATUS "CUDA backend: ${KIPP_HAS_CUDA}")
 
+# CMake 3.25 knows no C++20 for CUDA. Without this it would append -std=c++17, because C++ has extensions off.
+set(CMAKE_CUDA_EXTENSIONS ON)
 add_library(kipp_cuda_options INTERFACE)
 target_compile_options(kipp_cuda_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-fmad=false;--expt-relaxed-constexpr;-Xcompiler=-ffp-contract=off,-Wall,-Wextra>")

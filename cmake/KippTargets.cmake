@@ -41,6 +41,7 @@ endif()
 function(kipp_add_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)  # the CUDA backend is a shared object
   target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
   target_include_directories(${name} SYSTEM PUBLIC "${KIPP_EXPECTED_INCLUDE_DIR}")
   target_link_libraries(${name} PUBLIC kipp_options ${ARG_DEPS})

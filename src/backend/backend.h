@@ -124,11 +124,13 @@ class Backend {
 
 struct BackendOptions {
   int32_t num_threads = 0;  // 0: the processors this process may use
-  int32_t device = 0;
+  int32_t device = 0;       // cuda: which GPU
   // Test switch of the numerics contract: false keeps K and V in FP32, to show what their BF16 rounding costs.
   bool round_kv = true;
   Precision precision = Precision::kDefault;
   std::string isa = {};  // cpu: an instruction set by name; empty: that of KIPP_CPU_ISA, or the machine's best
+  // Bytes of weights uploaded so far and in all, where loading uploads any; may be empty.
+  std::function<void(uint64_t uploaded, uint64_t size)> on_uploaded = {};
 };
 
 // Finds a backend by name: linked in, or (CUDA) a shared library at run time. Errors: kNotFound naming what this build

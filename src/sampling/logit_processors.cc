@@ -1,10 +1,9 @@
 // Bias, bans, grammar mask and penalties on a copy of the logits. The contract is in docs/sampling.md.
 #include "sampling/logit_processors.h"
 
-#include <fmt/format.h>
-
 #include <limits>
 
+#include "sampling/request.h"
 #include "sampling/sampling_math.h"
 
 namespace kipp {
@@ -27,31 +26,28 @@ void apply_mask(const uint32_t* mask, std::span<float> values) {
   }
 }
 
-// How often each id occurs; ids of padding rows are left out. Errors: an id outside the vocabulary.
-Result<void> count_ids(const char* list, std::span<const int32_t> ids, size_t vocab, std::span<int32_t> counts) {
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < 0 || static_cast<size_t>(ids[i]) >= vocab) {
-      return make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("{}[{}] is {}, outside the vocabulary of {}", list, i, ids[i], vocab));
-    }
-    if (static_cast<size_t>(ids[i]) < counts.size()) {
-      ++counts[static_cast<size_t>(ids[i])];
+// How often each id occurs; ids of padding rows are left out.
+std::vector<int32_t> count_ids(std::span<const int32_t> ids, size_t num_tokens) {
+  std::vector<int32_t> counts(num_tokens);
+  for (const int32_t id : ids) {
+    if (static_cast<size_t>(id) < num_tokens) {
+      ++counts[static_cast<size_t>(id)];
     }
   }
-  return {};
+  return counts;
 }
 
 Result<void> apply_penalties(const SampleRequest& request, size_t vocab, std::span<float> values) {
   const SamplingParams& params = *request.params;
-  const bool repetition = params.repetition_penalty != 1.0F;
-  const bool counted = params.presence_penalty != 0.0F || params.frequency_penalty != 0.0F;
+  const bool repetition = has_repetition_penalty(params);
+  const bool counted = has_count_penalty(params);
   if (!repetition && !counted) {
     return {};
   }
-  std::vector<int32_t> in_output(values.size());
-  KIPP_TRY(count_ids("output_ids", request.output_ids, vocab, in_output));
-  std::vector<int32_t> in_prompt(repetition ? values.size() : 0);
-  KIPP_TRY(count_ids("prompt_ids", request.prompt_ids, vocab, in_prompt));
+  KIPP_TRY(check_history(request, vocab));
+  const std::vector<int32_t> in_output = count_ids(request.output_ids, values.size());
+  const std::vector<int32_t> in_prompt =
+      repetition ? count_ids(request.prompt_ids, values.size()) : std::vector<int32_t>();
   for (size_t id = 0; id < values.size(); ++id) {
     float& value = values[id];
     if (value == kExcluded) {

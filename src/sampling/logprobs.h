@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/host_device.h"
 #include "kipp/error.h"
 
 namespace kipp {
@@ -15,7 +16,7 @@ struct LogSoftmax {
   float best;     // the largest logit
   float log_sum;  // ln Σ e^(x - best), >= 0
 
-  float operator()(float logit) const { return 0.0F - ((best - logit) + log_sum); }
+  KIPP_HOST_DEVICE float operator()(float logit) const { return 0.0F - ((best - logit) + log_sum); }
 };
 
 // Checks that every logit of an id below num_tokens is finite. Errors: kNumerical naming the first id and its value.

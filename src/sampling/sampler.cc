@@ -1,45 +1,18 @@
 // Padding mask, bans and bias, grammar mask, penalties, temperature, top_k, top_p, min_p, draw: in this order.
 #include "sampling/sampler.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <vector>
 
-#include "base/seeded_fault.h"
 #include "sampling/logit_processors.h"
 #include "sampling/logprobs.h"
-#include "sampling/philox.h"
+#include "sampling/request.h"
 #include "sampling/sampling_math.h"
 #include "sampling/selection.h"
 #include "sampling/temperature.h"
 
 namespace kipp {
 namespace {
-
-constexpr int32_t kMaxLogprobs = 20;
-
-Result<void> check_request(std::span<const float> logits, const SampleRequest& request, int32_t num_tokens) {
-  if (num_tokens < 1 || num_tokens > kMaxCandidates || static_cast<size_t>(num_tokens) > logits.size()) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("num_tokens must be between 1 and {} and at most the {} logits, found {}",
-                                  kMaxCandidates, logits.size(), num_tokens));
-  }
-  if (request.params == nullptr) {
-    return make_error(ErrorCode::kInvalidArgument, "a sample request needs parameters");
-  }
-  if (request.choice < 0 || request.position < 0) {
-    return make_error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("choice and position must be at least 0, found {} and {}", request.choice, request.position));
-  }
-  if (request.num_logprobs < -1 || request.num_logprobs > kMaxLogprobs) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("num_logprobs must be between 0 and {}, or -1 for none, found {}", kMaxLogprobs,
-                                  request.num_logprobs));
-  }
-  return validate(*request.params, num_tokens);
-}
 
 // Order keys of the processed logits, 0 where excluded.
 std::vector<uint32_t> keys_of(std::span<const float> values) {
@@ -82,8 +55,7 @@ int32_t draw(std::span<const uint32_t> keys, const SampleRequest& request, uint3
     const uint64_t least = least_weight(params.min_p);
     std::erase_if(candidates, [least](const Candidate& candidate) { return candidate.weight < least; });
   }
-  const uint64_t random = token_draw(seeded(Fault::kSeedIgnored) ? 0 : request.seed, request.choice, request.position);
-  return candidate_at(candidates, multiply_high(random, sum_of_weights(candidates)));
+  return candidate_at(candidates, multiply_high(random_of(request), sum_of_weights(candidates)));
 }
 
 void add_logprobs(std::span<const float> logits, int32_t num_tokens, int32_t count, SampledToken& token) {
@@ -95,14 +67,13 @@ void add_logprobs(std::span<const float> logits, int32_t num_tokens, int32_t cou
 }  // namespace
 
 Result<SampledToken> sample_token(std::span<const float> logits, const SampleRequest& request, int32_t num_tokens) {
-  KIPP_TRY(check_request(logits, request, num_tokens));
+  KIPP_TRY(check_request(request, logits.size(), num_tokens));
   KIPP_TRY(check_finite(logits, num_tokens));
   KIPP_ASSIGN(const std::vector<float> values, process_logits(logits, request, num_tokens));
   const std::vector<uint32_t> keys = keys_of(values);
   const auto best = std::max_element(keys.begin(), keys.end());
   if (*best == 0U) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "every token is excluded: logit_bias bans and the grammar mask leave nothing to sample");
+    return nothing_to_sample();
   }
   SampledToken token;
   const bool greedy = request.params->temperature < kGreedyTemperature;
