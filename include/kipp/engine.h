@@ -28,9 +28,10 @@ struct ModelOptions {
   int32_t num_threads = 0;  // 0: the processors this process may use
   int32_t context = 0;      // positions a session may hold; 0: min(the checkpoint's, 4096)
   int32_t num_blocks = 0;   // KV blocks of 32 positions in the pool; 0: enough for one session
+  int32_t device = 0;       // cuda: which GPU
   bool allow_synthetic = false;
   bool copy_weights = false;  // into huge pages of the process; else the file is mapped and used where it is
-  std::function<void(uint64_t copied, uint64_t size)> on_copied = {};  // bytes so far and in all
+  std::function<void(uint64_t copied, uint64_t size)> on_copied = {};  // bytes so far and in all; also of an upload
   bool round_kv = true;                                                // test switch: false keeps K and V in FP32
   uint64_t placement_seed = 0;  // test switch: not 0 hands out the pool's blocks in an order drawn from it
 };
@@ -87,8 +88,9 @@ class Session {
   // The same with the logits of every row: [tokens.size()][vocab].
   Result<std::vector<std::vector<float>>> append_all_logits(std::span<const int32_t> tokens, bool generated = false);
 
-  std::span<const float> logits()
-      const;  // [vocab] after the last appended token; empty on a fresh or truncated session
+  // [vocab] after the last appended token; empty on a fresh or truncated session, and if the device failed. A backend with
+  // memory of its own is asked for them only here, at most once a step.
+  std::span<const float> logits() const;
   // Draws the next token from logits() at position length(). Errors: kNumerical (NaN), kInvalidArgument (parameters,
   // nothing left).
   Result<SampledToken> sample(const SampleRequest& request) const;

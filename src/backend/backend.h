@@ -104,7 +104,8 @@ class Backend {
   // Enqueues a step. Errors: kInvalidArgument naming the offending index.
   virtual Result<StepId> forward(const Batch& batch) = 0;
   // Enqueues the draws of the latest step's head rows; before the next forward, whose tokens may refer to them
-  // (TokenRef::from_row). rows: [R]. Errors: kInvalidArgument (another step, the count, parameters).
+  // (TokenRef::from_row). A step that was collected already is to be collected once more. rows: [R]. Errors:
+  // kInvalidArgument (another step, drawn already, the count, parameters).
   virtual Result<void> sample(StepId step, std::span<const SampleRow> rows) = 0;
   // Waits for the step, which then needs no further call. results: [R], or empty if nothing was sampled.
   virtual Result<void> collect(StepId step, std::span<RowResult> results) = 0;
@@ -117,6 +118,8 @@ class Backend {
   // Errors: kInvalidArgument (block, size); kUnsupported for a pool whose elements the canonical form would round.
   virtual Result<void> read_block(int32_t block, KvBlock& out) const = 0;
   virtual Result<void> write_block(int32_t block, const KvBlock& in) = 0;
+  // Tokens of a step that use the backend well: more at a time gain little, and make a long prompt harder to interrupt.
+  virtual int32_t preferred_tokens_per_step() const = 0;
   virtual Report report() const = 0;
   // The operators that this backend really runs, for tests/ops.
   virtual const OperatorTable& operators() const = 0;
@@ -133,9 +136,11 @@ struct BackendOptions {
   std::function<void(uint64_t uploaded, uint64_t size)> on_uploaded = {};
 };
 
-// Finds a backend by name: linked in, or (CUDA) a shared library at run time. Errors: kNotFound naming what this build
-// has.
+// Finds a backend by name: linked in, or (cuda) a shared object beside the program or in the folder that KIPP_BACKENDS
+// names. Errors: kNotFound naming what this build has, kUnsupported (an object that cannot be loaded), those of the
+// backend.
 Result<std::unique_ptr<Backend>> create_backend(std::string_view name, const BackendOptions& options);
+// Those linked in, and those whose object is there; whether the machine has a GPU only create_backend says.
 std::vector<std::string> available_backends();
 
 }  // namespace kipp

@@ -37,7 +37,7 @@ void add_artifact_flags(CLI::App& command, ModelFlags& flags) {
 }
 
 void add_backend_flags(CLI::App& command, ModelFlags& flags) {
-  command.add_option("--backend", flags.backend, "Backend to run on: cpu, or oracle, the slow reference")
+  command.add_option("--backend", flags.backend, "Backend to run on: cpu, cuda, or oracle, the slow reference")
       ->capture_default_str()
       ->type_name("NAME");
   const std::map<std::string, Precision> precisions = {{"default", Precision::kDefault}, {"high", Precision::kHigh}};
@@ -48,6 +48,7 @@ void add_backend_flags(CLI::App& command, ModelFlags& flags) {
       ->type_name("default|high");
   add_number_flag<int32_t>(command, "--threads", flags.num_threads, {.min = 0, .max = 4096},
                            "Threads; 0: the processors this process may use");
+  add_number_flag<int32_t>(command, "--device", flags.device, {.min = 0, .max = 1023}, "cuda: which GPU");
 }
 
 void add_copy_flag(CLI::App& command, ModelFlags& flags) {
@@ -92,6 +93,7 @@ Result<std::unique_ptr<Model>> open_model(const ModelFlags& flags) {
                                    .precision = flags.precision,
                                    .num_threads = flags.num_threads,
                                    .context = flags.context,
+                                   .device = flags.device,
                                    .allow_synthetic = flags.allow_synthetic,
                                    .copy_weights = flags.copy_weights});
 }

@@ -23,6 +23,7 @@ struct ModelFlags {
   std::string backend = "cpu";
   Precision precision = Precision::kDefault;
   int32_t num_threads = 0;
+  int32_t device = 0;
   int32_t context = 0;
   bool allow_synthetic = false;
   bool copy_weights = false;
@@ -34,7 +35,7 @@ void add_folder_flag(CLI::App& command, std::string& folder);
 void add_name_flags(CLI::App& command, ModelFlags& flags);
 // Both, and --allow-synthetic: all that tokenize, detokenize and render need.
 void add_artifact_flags(CLI::App& command, ModelFlags& flags);
-// --backend, --precision and --threads.
+// --backend, --precision, --threads and --device.
 void add_backend_flags(CLI::App& command, ModelFlags& flags);
 // --copy-weights.
 void add_copy_flag(CLI::App& command, ModelFlags& flags);

@@ -115,10 +115,22 @@ bool has_last_row(const Evaluation& evaluation) {
          static_cast<size_t>(evaluation.head_rows.back()) + 1 == evaluation.tokens.size();
 }
 
-// The logits of a step's head rows go to `rows`, if wanted, and those of an evaluation's last token to its session.
+// What an evaluation's last row left: logits that were fetched, or where they lie.
+struct LastRow {
+  std::vector<float> logits;
+  UnreadLogits unread;
+};
+
+// The logits of a step's head rows go to `rows`, if wanted. Those of an evaluation's last token stay where they are after
+// the final step, which nothing overwrites yet.
 Result<void> fetch_logits(Model::Impl& model, StepId step, std::span<const Evaluation> evaluations,
-                          std::span<const PlannedSpan> planned, std::vector<RowLogits>* rows) {
+                          std::span<const PlannedSpan> planned, bool is_final, std::vector<RowLogits>* rows,
+                          std::vector<LastRow>& last) {
   const auto vocab = static_cast<size_t>(model.file.info().dimensions.vocab);
+  int32_t num_rows = 0;
+  for (const PlannedSpan& part : planned) {
+    num_rows += static_cast<int32_t>(part.head_count);
+  }
   int32_t row = 0;
   for (const PlannedSpan& part : planned) {
     const Evaluation& evaluation = evaluations[part.run];
@@ -127,9 +139,15 @@ Result<void> fetch_logits(Model::Impl& model, StepId step, std::span<const Evalu
         std::vector<float>& logits = (*rows)[part.run].emplace_back(vocab);
         KIPP_TRY(model.backend->logits(step, row, logits));
       }
-      if (h + 1 == evaluation.head_rows.size() && has_last_row(evaluation)) {
-        evaluation.session->next_logits.resize(vocab);
-        KIPP_TRY(model.backend->logits(step, row, evaluation.session->next_logits));
+      if (h + 1 < evaluation.head_rows.size() || !has_last_row(evaluation)) {
+        continue;
+      }
+      LastRow& kept = last[part.run];
+      if (is_final) {
+        kept.unread = {.step = step, .row = row, .num_rows = num_rows};
+      } else {
+        kept.logits.resize(vocab);
+        KIPP_TRY(model.backend->logits(step, row, kept.logits));
       }
     }
   }
@@ -137,8 +155,8 @@ Result<void> fetch_logits(Model::Impl& model, StepId step, std::span<const Evalu
 }
 
 // One planned step on the backend.
-Result<void> run_step(Model::Impl& model, std::span<const Evaluation> evaluations, std::span<const PlannedSpan> planned,
-                      std::vector<RowLogits>* rows) {
+Result<StepId> run_step(Model::Impl& model, std::span<const Evaluation> evaluations,
+                        std::span<const PlannedSpan> planned) {
   std::vector<Span> spans;
   std::vector<TokenRef> tokens;
   std::vector<int32_t> head_rows;
@@ -162,17 +180,31 @@ Result<void> run_step(Model::Impl& model, std::span<const Evaluation> evaluation
   }
   KIPP_ASSIGN(const StepId step, model.backend->forward({.spans = spans, .tokens = tokens, .head_rows = head_rows}));
   KIPP_TRY(model.backend->collect(step, {}));
-  return fetch_logits(model, step, evaluations, planned, rows);
+  return step;
 }
 
-void commit(const Evaluation& evaluation) {
+void commit(const Evaluation& evaluation, LastRow& last) {
   Session::Impl& session = *evaluation.session;
   session.tokens.insert(session.tokens.end(), evaluation.tokens.begin(), evaluation.tokens.end());
-  if (has_last_row(evaluation)) {
-    std::swap(session.logits, session.next_logits);
+  session.clear_logits();
+  if (last.unread.step != 0) {
+    session.set_unread(last.unread);
   } else {
-    session.logits.clear();
+    std::swap(session.logits, last.logits);
   }
+}
+
+// The backend's next step overwrites the logits of its last one: those that another session may still ask for are
+// fetched. The evaluations' own sessions get new ones.
+Result<void> rescue_logits(Model::Impl& model, std::span<const Evaluation> evaluations) {
+  const std::vector<Session::Impl*> unread = model.unread;  // reading changes the list
+  for (Session::Impl* session : unread) {
+    const auto is_own = [session](const Evaluation& evaluation) { return evaluation.session == session; };
+    if (std::ranges::none_of(evaluations, is_own)) {
+      KIPP_TRY(session->read_logits());
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -188,10 +220,16 @@ Result<void> evaluate(Model::Impl& model, std::span<const Evaluation> evaluation
   if (rows != nullptr) {
     rows->assign(evaluations.size(), {});
   }
-  for (const auto& step : plan_steps(runs, model.limits)) {
-    KIPP_TRY(run_step(model, evaluations, step, rows));
+  KIPP_TRY(rescue_logits(model, evaluations));
+  std::vector<LastRow> last(evaluations.size());
+  const std::vector<std::vector<PlannedSpan>> steps = plan_steps(runs, model.limits);
+  for (const std::vector<PlannedSpan>& planned : steps) {
+    KIPP_ASSIGN(const StepId step, run_step(model, evaluations, planned));
+    KIPP_TRY(fetch_logits(model, step, evaluations, planned, &planned == &steps.back(), rows, last));
   }
-  std::ranges::for_each(evaluations, commit);
+  for (size_t i = 0; i < evaluations.size(); ++i) {
+    commit(evaluations[i], last[i]);
+  }
   return {};
 }
 

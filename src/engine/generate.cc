@@ -6,15 +6,12 @@
 
 #include <fmt/format.h>
 
+#include "backend/backend.h"
 #include "engine/stop_matcher.h"
 #include "gguf/model_file.h"
 
 namespace kipp {
 namespace {
-
-// Pieces in which a prompt is evaluated, so that the caller can end a long one soon: seconds of the slowest model on a
-// CPU, and wide enough to use its weights well. The result does not depend on it.
-constexpr size_t kPromptPiece = 64;
 
 class Stopwatch {
  public:
@@ -48,13 +45,14 @@ bool goes_on(const GenerateCallback& callback, const GenerateStep* step) {
   return !callback || callback(step);
 }
 
-// Returns false if the callback ended the generation.
-Result<bool> evaluate_prompt(Session& session, std::span<const int32_t> prompt, const GenerateCallback& callback) {
+// In pieces, so that the caller can end a long prompt soon; the result does not depend on them. Returns false if the
+// callback ended the generation.
+Result<bool> evaluate_prompt(size_t piece, Session& session, std::span<const int32_t> prompt, const GenerateCallback& callback) {
   while (!prompt.empty()) {
     if (!goes_on(callback, nullptr)) {
       return false;
     }
-    const size_t count = std::min(prompt.size(), kPromptPiece);
+    const size_t count = std::min(prompt.size(), piece);
     KIPP_TRY(session.append(prompt.first(count)));
     prompt = prompt.subspan(count);
   }
@@ -161,7 +159,8 @@ Result<GenerateResult> generate(Model& model, Session& session, std::span<const 
   GenerateResult result;
   Stopwatch stopwatch;
   const int32_t held = session.length();
-  KIPP_ASSIGN(const bool prompt_done, evaluate_prompt(session, prompt, callback));
+  const auto piece = static_cast<size_t>(model.backend().preferred_tokens_per_step());
+  KIPP_ASSIGN(const bool prompt_done, evaluate_prompt(piece, session, prompt, callback));
   result.timings.prompt_tokens = session.length() - held;
   result.timings.prefill_seconds = stopwatch.lap();
   if (!prompt_done) {

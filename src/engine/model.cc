@@ -36,18 +36,23 @@ Result<std::unique_ptr<Model>> Model::open(const std::filesystem::path& artifact
                       fmt::format("num_blocks: expected 0 (the default) or more, found {}", options.num_blocks));
   }
   KIPP_ASSIGN(auto backend, create_backend(options.backend, {.num_threads = options.num_threads,
+                                                             .device = options.device,
                                                              .round_kv = options.round_kv,
                                                              .precision = options.precision,
-                                                             .isa = options.isa}));
+                                                             .isa = options.isa,
+                                                             .on_uploaded = options.on_copied}));
   KIPP_ASSIGN(auto file, ModelFile::open(artifact, {.allow_synthetic = options.allow_synthetic,
                                                     .copy = options.copy_weights,
                                                     .on_progress = options.on_copied}));
   KIPP_ASSIGN(const int32_t context, choose_context(file.info(), options));
   KIPP_ASSIGN(auto tokenizer, Tokenizer::create(file.tokenizer()));
   const int32_t num_blocks = options.num_blocks == 0 ? blocks_for(context) : options.num_blocks;
-  const Limits limits{.max_sequences = kMaxSequences, .max_head_rows = kMaxHeadRows, .context = context};
+  const Limits limits{.max_tokens_per_step = std::max(Limits{}.max_tokens_per_step, backend->preferred_tokens_per_step()),
+                      .max_sequences = kMaxSequences,
+                      .max_head_rows = kMaxHeadRows,
+                      .context = context};
   auto impl =
-      std::make_unique<Impl>(Impl{std::move(file), std::move(tokenizer), limits, std::move(backend), BlockPool(0)});
+      std::make_unique<Impl>(Impl{std::move(file), std::move(tokenizer), limits, std::move(backend), BlockPool(0), {}});
   KIPP_TRY(impl->backend->load(impl->file, limits, num_blocks));
   impl->pool = BlockPool(num_blocks, options.placement_seed);  // only now: loading refuses what does not fit
   return std::unique_ptr<Model>(new Model(std::move(impl)));
@@ -73,7 +78,7 @@ int32_t Model::num_free_blocks() const {
 }
 
 Result<Session> Model::new_session() {
-  return Session(std::make_unique<Session::Impl>(Session::Impl{impl_.get(), BlockTable(impl_->pool), {}, {}}));
+  return Session(std::make_unique<Session::Impl>(*impl_));
 }
 
 Result<void> Model::run(std::span<const StepRequest> requests, std::vector<std::vector<std::vector<float>>>* rows) {

@@ -19,16 +19,36 @@ struct Model::Impl {
   Limits limits;
   std::unique_ptr<Backend> backend;
   BlockPool pool;
+  std::vector<Session::Impl*> unread;  // sessions whose logits still lie in the backend, all of its latest step
+};
+
+// Where logits lie that nobody has asked for yet.
+struct UnreadLogits {
+  StepId step = 0;  // 0: none
+  int32_t row = 0;
+  int32_t num_rows = 0;  // head rows of the step
 };
 
 struct Session::Impl {
+  explicit Impl(Model::Impl& owner) : model(&owner), table(owner.pool) {}
+  ~Impl() { forget_unread(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  // Logits are fetched before the backend's next step overwrites them, or when they are asked for. On error they are lost.
+  Result<void> read_logits();
+  void set_unread(UnreadLogits where);
+  void forget_unread();
+  void clear_logits();
+  bool has_logits() const { return unread.step != 0 || !logits.empty(); }
+
   Model::Impl* model;
   BlockTable table;             // blocks of the positions below tokens.size()
   std::vector<int32_t> tokens;  // held: their K and V are in the blocks
-  std::vector<float> logits;    // [vocab] after the last token, or empty
-  // Those of an evaluation under way: they change places with `logits` once all of it has succeeded. Memory that is
-  // taken anew for each token costs a tenth of a small model's step on many cores.
-  std::vector<float> next_logits = {};
+  // [vocab] after the last token, or empty. Their memory is kept: taken anew for each token it would cost a tenth of a
+  // small model's step on many cores.
+  std::vector<float> logits;
+  UnreadLogits unread;
 };
 
 }  // namespace kipp

@@ -18,6 +18,18 @@ RowClass row_class(bool generated) {
   return generated ? RowClass::kGenerated : RowClass::kPrompt;
 }
 
+// Where the logits lie: the backend's sampler equals the host's bit for bit.
+Result<SampledToken> sample_in_backend(const Session::Impl& session, const SampleRequest& request) {
+  Backend& backend = *session.model->backend;
+  RowResult result;
+  KIPP_TRY(backend.sample(session.unread.step, {&request, 1}));
+  KIPP_TRY(backend.collect(session.unread.step, {&result, 1}));
+  if (!result.finite) {
+    return make_error(ErrorCode::kNumerical, "sampling: a logit is not finite");
+  }
+  return std::move(result.token);
+}
+
 }  // namespace
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -41,16 +53,54 @@ Result<std::vector<std::vector<float>>> Session::append_all_logits(std::span<con
   return std::move(logits.front());
 }
 
+Result<void> Session::Impl::read_logits() {
+  if (unread.step == 0) {
+    return {};
+  }
+  const UnreadLogits where = unread;
+  forget_unread();
+  logits.resize(static_cast<size_t>(model->file.info().dimensions.vocab));
+  auto read = model->backend->logits(where.step, where.row, logits);
+  if (!read) {
+    logits.clear();
+  }
+  return read;
+}
+
+void Session::Impl::set_unread(UnreadLogits where) {
+  forget_unread();
+  logits.clear();
+  unread = where;
+  model->unread.push_back(this);
+}
+
+void Session::Impl::forget_unread() {
+  if (unread.step != 0) {
+    std::erase(model->unread, this);
+    unread = {};
+  }
+}
+
+void Session::Impl::clear_logits() {
+  forget_unread();
+  logits.clear();
+}
+
 std::span<const float> Session::logits() const {
+  static_cast<void>(impl_->read_logits());  // on error they are empty
   return impl_->logits;
 }
 
 Result<SampledToken> Session::sample(const SampleRequest& request) const {
-  if (impl_->logits.empty()) {
+  if (!impl_->has_logits()) {
     return make_error(ErrorCode::kInvalidArgument, "sampling: the session has no logits: append a token first");
   }
   SampleRequest here = request;
   here.position = length() - (seeded(Fault::kDrawPositionOffByOne) ? 1 : 0);
+  if (impl_->unread.step != 0 && impl_->unread.num_rows == 1) {
+    return sample_in_backend(*impl_, here);
+  }
+  KIPP_TRY(impl_->read_logits());
   const int32_t num_tokens = impl_->model->tokenizer.num_tokens();
   const auto num_rows = static_cast<int32_t>(impl_->logits.size());
   return sample_token(impl_->logits, here, seeded(Fault::kPaddingSampled) ? num_rows : num_tokens);
@@ -75,7 +125,7 @@ Result<void> Session::truncate(int32_t new_length) {
   if (new_length < length()) {
     impl_->table.shrink(new_length);
     impl_->tokens.resize(static_cast<size_t>(new_length));
-    impl_->logits.clear();
+    impl_->clear_logits();
   }
   return {};
 }
@@ -84,7 +134,7 @@ void Session::reset() {
   if (seeded(Fault::kStaleReset)) return;
   impl_->table.shrink(0);
   impl_->tokens.clear();
-  impl_->logits.clear();
+  impl_->clear_logits();
 }
 
 }  // namespace kipp

@@ -20,6 +20,7 @@ namespace kipp::cuda {
 namespace {
 
 constexpr size_t kMaxUncollected = 2;  // of the contract
+constexpr int32_t kPreferredTokens = 2048;
 
 tl::unexpected<Error> invalid(std::string message) {
   return make_error(ErrorCode::kInvalidArgument, "cuda: " + std::move(message));
@@ -87,6 +88,7 @@ class CudaBackend final : public Backend {
   Result<void> copy_blocks(std::span<const int32_t> from, std::span<const int32_t> to) override;
   Result<void> read_block(int32_t block, KvBlock& out) const override;
   Result<void> write_block(int32_t block, const KvBlock& in) override;
+  int32_t preferred_tokens_per_step() const override { return kPreferredTokens; }
   Report report() const override;
   const OperatorTable& operators() const override;
 
@@ -230,8 +232,8 @@ Result<StepId> CudaBackend::forward(const Batch& batch) {
 
 Result<void> CudaBackend::sample(StepId step, std::span<const SampleRow> rows) {
   KIPP_TRY(enter());
-  if (uncollected_.empty() || uncollected_.back().id != step || latest_.id != step) {
-    return invalid(fmt::format("sampling step {}: only the latest step, if not collected, can be sampled", step));
+  if (step == 0 || latest_.id != step || latest_.sampled) {
+    return invalid(fmt::format("sampling step {}: only the latest step can be sampled, and only once", step));
   }
   if (rows.size() != latest_.slot_of_head.size()) {
     return invalid(
@@ -247,6 +249,9 @@ Result<void> CudaBackend::sample(StepId step, std::span<const SampleRow> rows) {
   ++counts_[static_cast<size_t>(KernelClass::kSample)];
   KIPP_CUDA_TRY(cudaEventRecord(loaded_->done[latest_.buffer()].get(), stream), "ending a step");
   latest_.sampled = true;
+  if (uncollected_.empty() || uncollected_.back().id != step) {
+    uncollected_.push_back(latest_);
+  }
   uncollected_.back().sampled = true;
   return {};
 }

@@ -25,6 +25,8 @@ namespace kipp::host {
 namespace {
 
 constexpr size_t kMaxUncollected = 2;  // of the contract
+// Wide enough to use the weights well, and at most seconds of the slowest model on a slow machine.
+constexpr int32_t kPreferredTokens = 64;
 
 tl::unexpected<Error> invalid(std::string message) {
   return make_error(ErrorCode::kInvalidArgument, std::move(message));
@@ -60,6 +62,7 @@ class HostBackend final : public Backend {
   Result<void> copy_blocks(std::span<const int32_t> from, std::span<const int32_t> to) override;
   Result<void> read_block(int32_t block, KvBlock& out) const override;
   Result<void> write_block(int32_t block, const KvBlock& in) override;
+  int32_t preferred_tokens_per_step() const override { return kPreferredTokens; }
   Report report() const override { return ops_->report(); }
   const OperatorTable& operators() const override { return ops_->table(); }
 
@@ -155,8 +158,8 @@ std::span<const float> HostBackend::row_of_logits(int32_t row) const {
 }
 
 Result<void> HostBackend::sample(StepId step, std::span<const SampleRow> rows) {
-  if (uncollected_.empty() || uncollected_.back().id != step || latest_.id != step) {
-    return invalid(fmt::format("sampling step {}: only the latest step, if not collected, can be sampled", step));
+  if (step == 0 || latest_.id != step || latest_.sampled) {
+    return invalid(fmt::format("sampling step {}: only the latest step can be sampled, and only once", step));
   }
   if (rows.size() != static_cast<size_t>(latest_.num_rows)) {
     return invalid(fmt::format("sampling step {}: expected {} rows, found {}", step, latest_.num_rows, rows.size()));
@@ -173,6 +176,9 @@ Result<void> HostBackend::sample(StepId step, std::span<const SampleRow> rows) {
     }
   }
   latest_.sampled = std::move(results);
+  if (uncollected_.empty() || uncollected_.back().id != step) {
+    uncollected_.push_back(latest_);
+  }
   uncollected_.back() = latest_;
   return {};
 }
