@@ -2,14 +2,19 @@
 // pass, which Phase 2 holds its cached pass against.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "backend/cpu/isa.h"
+#include "base/block_positions.h"
 #include "gates/decode.h"
 #include "gates/gate.h"
 #include "gates/kernels.h"
+#include "sampling/sampler.h"
 
 namespace kipp::gates {
 namespace {
@@ -43,6 +48,22 @@ std::vector<Variant> variants_of(const GateInput& input) {
   return variants;
 }
 
+// How often compare_decoded_together() decodes each prompt.
+size_t num_copies(const VectorSet& vectors) {
+  constexpr size_t kMostSequences = 64;
+  return std::max<size_t>(2, kMostSequences / vectors.prompts.size());
+}
+
+// KV blocks for every sequence that compare_decoded_together() holds.
+int32_t blocks_of_many_copies(const VectorSet& vectors) {
+  const size_t copies = num_copies(vectors);
+  size_t blocks = 0;
+  for (const PromptVectors& prompt : vectors.prompts) {
+    blocks += copies * (prompt.ids.size() / kBlockPositions + 2);
+  }
+  return static_cast<int32_t>(blocks);
+}
+
 class AgainstOracle {
  public:
   AgainstOracle(const GateInput& input, PhaseRecord& record)
@@ -56,6 +77,8 @@ class AgainstOracle {
   Result<Comparison> compare_prefill(Model& model, const PromptVectors& prompt, const Rows& expected) const;
   Result<Comparison> compare_decoded(Model& model, const PromptVectors& prompt, const Rows& expected) const;
   Result<Comparison> compare_stateless(Model& model, const PromptVectors& prompt, const Rows& expected) const;
+  Result<Comparison> compare_decoded_together(Model& model, const std::vector<Rows>& expected) const;
+  Result<void> check_samples(Model& model, const PromptVectors& prompt) const;
   Comparison compare_all(const Rows& found, const Rows& expected) const;
 
   const GateInput& input_;
@@ -112,8 +135,68 @@ Result<Comparison> AgainstOracle::compare_stateless(Model& model, const PromptVe
   return compare_all(found, expected);
 }
 
+// All prompts at once, token by token, and several copies of each, so that a device's kernels for few and for many rows
+// both run. Copies must agree bit for bit, whatever their number.
+Result<Comparison> AgainstOracle::compare_decoded_together(Model& model, const std::vector<Rows>& expected) const {
+  const std::vector<PromptVectors>& prompts = input_.vectors.prompts;
+  const size_t copies = num_copies(input_.vectors);
+  std::vector<Session> sessions;
+  for (size_t i = 0; i < prompts.size() * copies; ++i) {
+    KIPP_ASSIGN(Session session, model.new_session());
+    sessions.push_back(std::move(session));
+  }
+  Comparison comparison;
+  constexpr int32_t kHeadRow = 0;
+  for (size_t position = 0; position < input_.longest_prompt(); ++position) {
+    KIPP_TRY(input_.go_on());
+    std::vector<Model::StepRequest> requests;
+    std::vector<size_t> prompt_of;
+    for (size_t i = 0; i < sessions.size(); ++i) {
+      const std::vector<int32_t>& ids = prompts[i % prompts.size()].ids;
+      if (position < ids.size()) {
+        requests.push_back({&sessions[i], std::span(ids).subspan(position, 1), {&kHeadRow, 1}, true});
+        prompt_of.push_back(i % prompts.size());
+      }
+    }
+    KIPP_ASSIGN(const auto logits, model.step_all_logits(requests));
+    std::map<size_t, const std::vector<float>*> first_copy;
+    for (size_t r = 0; r < requests.size(); ++r) {
+      const size_t prompt = prompt_of[r];
+      const auto [first, is_first] = first_copy.try_emplace(prompt, &logits[r].front());
+      if (is_first) {
+        comparison.add(static_cast<int64_t>(position), compare_rows(logits[r].front(),
+                                                                    std::span<const float>(expected[prompt][position]), rule_));
+      } else if (std::memcmp(first->second->data(), logits[r].front().data(), first->second->size() * sizeof(float)) != 0) {
+        record_.fail(prompts[prompt].name, fmt::format("position {}: two copies in one step differ", position));
+      }
+    }
+  }
+  return comparison;
+}
+
+// What the backend draws is what the host's sampler draws from the same logits.
+Result<void> AgainstOracle::check_samples(Model& model, const PromptVectors& prompt) const {
+  const SamplingParams greedy{.temperature = 0.0F};
+  const SamplingParams drawn{.temperature = 0.8F, .top_k = 50, .top_p = 0.95F, .min_p = 0.01F};
+  const int32_t num_tokens = model.tokenizer().num_tokens();
+  for (const SamplingParams* params : {&greedy, &drawn}) {
+    KIPP_ASSIGN(Session session, model.new_session());
+    KIPP_TRY(session.append(prompt.ids));
+    SampleRequest request{.params = params, .seed = 7, .position = session.length(), .num_logprobs = 5};
+    KIPP_ASSIGN(const SampledToken found, session.sample(request));
+    KIPP_ASSIGN(const SampledToken expected, sample_token(session.logits(), request, num_tokens));
+    if (found.id != expected.id || found.logprob != expected.logprob || found.top_logprobs != expected.top_logprobs) {
+      record_.fail(prompt.name, fmt::format("sampled {} with log-probability {}, the host's sampler {} with {}",
+                                            found.id, found.logprob, expected.id, expected.logprob));
+    }
+  }
+  return {};
+}
+
 Result<void> AgainstOracle::run_variant(const Variant& variant, const std::vector<Rows>& expected) {
-  KIPP_ASSIGN(const auto model, input_.open_model(variant.changes));
+  GateInput::ModelChanges changes = variant.changes;
+  if (input_.setup.backend != "cpu") changes.num_blocks = blocks_of_many_copies(input_.vectors);
+  KIPP_ASSIGN(const auto model, input_.open_model(changes));
   Comparison of_variant;
   const auto judge = [&](const PromptVectors& prompt, std::string_view what, const Comparison& comparison) {
     const Bounds bounds{.nmse = variant.bound, .worst_nmse = kWorstRowFactor * variant.bound, .near_tie_share = 1.0};
@@ -132,6 +215,13 @@ Result<void> AgainstOracle::run_variant(const Variant& variant, const std::vecto
     KIPP_TRY(input_.go_on());
     KIPP_ASSIGN(const Comparison stateless, compare_stateless(*model, prompt, expected[i]));
     judge(prompt, "stateless", stateless);
+    KIPP_TRY(check_samples(*model, prompt));
+  }
+  if (input_.setup.backend != "cpu") {  // there Phase 2 and placement hold batches against whole prompts bit for bit
+    KIPP_ASSIGN(const Comparison together, compare_decoded_together(*model, expected));
+    const Bounds bounds{.nmse = variant.bound, .worst_nmse = kWorstRowFactor * variant.bound, .near_tie_share = 1.0};
+    record_.fail_all(fmt::format("all prompts, decoded together ({})", variant.name), violations(together, bounds));
+    of_variant.add(together);
   }
   const double near_tie_share = input_.is_twin() ? kNearTieShareOfTwins : 0.0;
   record_.fail_all(fmt::format("all prompts ({})", variant.name),

@@ -47,7 +47,7 @@ Result<PhaseRecord> run_phase2(const GateInput& input) {
   record.details.set("bitwise_equal", Json::number(total.num_bitwise));
   record.details.set("prompts", std::move(prompts));
   const Report report = model->backend().report();
-  check_kernels({&report, 1}, model->backend().operators(), input.file.info().scheme, kUnroundedKv, record);
+  check_kernels({&report, 1}, model->backend().operators(), input.file.info().scheme, kNotInPhase2, record);
   return record;
 }
 

@@ -20,6 +20,7 @@ namespace {
 constexpr uint64_t kPlacementSeed = 20261129;
 constexpr size_t kMinTokens = 2 * kBlockPositions + 1;  // reaches a third block
 constexpr size_t kWhole = size_t{1} << 30;
+constexpr size_t kDecodedTogether = 40;  // positions: into a second block
 // Cuts before, at and after block borders, and single tokens.
 constexpr std::array<size_t, 7> kRaggedPieces = {1, 31, 33, 2, 17, 64, 5};
 
@@ -29,7 +30,7 @@ int32_t blocks_of(size_t num_tokens) {
 
 // Enough for all prompts at once and as many again, so that most blocks stay unused: NaN unless something reads them.
 int32_t num_scrambled_blocks(const VectorSet& vectors) {
-  int32_t needed = 0;
+  int32_t needed = blocks_of(kNumGreedy);
   for (const PromptVectors& prompt : vectors.prompts) {
     needed += blocks_of(prompt.ids.size() + kNumGreedy);
   }
@@ -63,6 +64,7 @@ class Placement {
   Result<void> check_pieces(const PromptVectors& prompt);
   Result<void> check_resumed(const PromptVectors& prompt);
   Result<void> check_batched();
+  Result<void> check_decoded_together();
   void expect_equal(const PromptVectors& prompt, std::string_view what, const RowDigests& found);
 
   const GateInput& input_;
@@ -71,6 +73,7 @@ class Placement {
   int32_t num_blocks_;
   PhaseRecord& record_;
   std::vector<RowDigests> expected_;  // of each prompt: whole, alone, as a prompt
+  std::vector<RowDigests> decoded_;   // of each prompt: alone, token by token, as generated
   const RowDigests* expected_of_prompt_ = nullptr;
   int64_t num_scrambled_ = 0;  // prompts whose table of at least three blocks was out of order
   int64_t num_rows_ = 0;
@@ -103,6 +106,7 @@ Result<void> Placement::check_placed(const PromptVectors& prompt) {
   KIPP_ASSIGN(const RowDigests decoded, digests(plain, prompt.ids, {&kOne, 1}, true));
   num_rows_ += static_cast<int64_t>(placed.size());
   record_.fail_all(prompt.name, digest_differences("decoding in scrambled blocks", placed, decoded));
+  decoded_.push_back(decoded);
   return {};
 }
 
@@ -178,6 +182,43 @@ Result<void> Placement::check_batched() {
   return {};
 }
 
+// All prompts token by token in common steps, as generated rows; the first of these steps also takes a whole prompt.
+Result<void> Placement::check_decoded_together() {
+  const std::vector<PromptVectors>& prompts = input_.vectors.prompts;
+  std::vector<Session> sessions;
+  for (size_t i = 0; i <= prompts.size(); ++i) {
+    KIPP_ASSIGN(Session session, scrambled_.new_session());
+    sessions.push_back(std::move(session));
+  }
+  KIPP_TRY(poison_around(sessions.front()));  // none of them holds anything yet
+  const auto longest = std::ranges::max_element(prompts, {}, [](const PromptVectors& p) { return p.ids.size(); });
+  std::vector<RowDigests> found(prompts.size());
+  constexpr int32_t kHeadRow = 0;
+  for (size_t position = 0; position < std::min(kDecodedTogether, input_.longest_prompt()); ++position) {
+    std::vector<Model::StepRequest> requests;
+    std::vector<size_t> prompt_of;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      if (position < prompts[i].ids.size()) {
+        requests.push_back({&sessions[i], std::span(prompts[i].ids).subspan(position, 1), {&kHeadRow, 1}, true});
+        prompt_of.push_back(i);
+      }
+    }
+    if (position == 0) requests.push_back({&sessions.back(), longest->ids, {}, false});
+    KIPP_TRY(input_.go_on());
+    KIPP_ASSIGN(const auto logits, scrambled_.step_all_logits(requests));
+    for (size_t r = 0; r < prompt_of.size(); ++r) {
+      KIPP_ASSIGN(const uint64_t digest, row_digest(logits[r].front()));
+      found[prompt_of[r]].push_back(digest);
+    }
+  }
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const RowDigests alone(decoded_[i].begin(), decoded_[i].begin() + static_cast<ptrdiff_t>(found[i].size()));
+    num_rows_ += static_cast<int64_t>(found[i].size());
+    record_.fail_all(prompts[i].name, digest_differences("decoded together with others", found[i], alone));
+  }
+  return {};
+}
+
 Result<void> Placement::run() {
   for (const PromptVectors& prompt : input_.vectors.prompts) {
     KIPP_ASSIGN(RowDigests whole, measure(prompt.ids, false));
@@ -192,6 +233,7 @@ Result<void> Placement::run() {
     input_.progress(fmt::format("placement {}: {} tokens", prompt.name, prompt.ids.size()));
   }
   KIPP_TRY(check_batched());
+  KIPP_TRY(check_decoded_together());
   if (num_scrambled_ == 0) {
     record_.fail("",
                  fmt::format("no prompt of {} tokens or more had a scrambled table: nothing was shown", kMinTokens));

@@ -186,7 +186,7 @@ const char* kernel_name(KernelClass kernel) {
                                  "query_key_value",
                                  "attention_generated",
                                  "attention_prompt",
-                                 "swiglu",
+                                 "swiglu_partials",
                                  "sum_partials",
                                  "sample",
                                  "stateless_attention"};
