@@ -12,6 +12,8 @@ constexpr int32_t kHeadDim = 128;
 constexpr int32_t kKvHeads = 8;
 
 __global__ void split_heads_kernel(SplitHeadsArgs args) {
+  start_next();
+  wait_for_previous();
   const auto head = static_cast<int32_t>(blockIdx.x);
   const auto row = static_cast<int64_t>(blockIdx.y);
   const auto lane = static_cast<int32_t>(threadIdx.x);
@@ -33,6 +35,8 @@ __global__ void split_heads_kernel(SplitHeadsArgs args) {
 }
 
 __global__ void stateless_attention_kernel(StatelessAttentionArgs args) {
+  start_next();
+  wait_for_previous();
   const auto head = static_cast<int32_t>(blockIdx.x);
   const auto row = static_cast<int64_t>(blockIdx.y);
   const auto lane = static_cast<int32_t>(threadIdx.x);
