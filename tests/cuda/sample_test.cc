@@ -163,6 +163,28 @@ TEST_F(CudaSampleTest, CommonSettingsOnEveryKindOfRow) {
   expect_equal_to_host(sampler, cases, true);
 }
 
+// A few neighbours of two values: kept ties, dropped ones and better tokens alternate where a single thread walks.
+TEST_F(CudaSampleTest, TiesAmongTheIdsThatOneThreadWalks) {
+  constexpr int32_t kRows = 64;
+  constexpr int32_t kAllowed = 30;
+  std::mt19937_64 random(11);
+  SampleCases cases(11, kVocab, 151669);
+  std::vector<std::vector<uint32_t>> masks(kRows, std::vector<uint32_t>(kVocab / 32, 0U));
+  for (size_t r = 0; r < kRows; ++r) {
+    std::vector<float> row = cases.random_row(2);
+    const size_t begin = random() % (151669 - kAllowed);
+    for (size_t id = begin; id < begin + kAllowed; ++id) {
+      masks[r][id / 32] |= 1U << (id % 32);
+      row[id] = random() % 2 == 0 ? 1.0F : 1.5F;
+    }
+    SampleRequest& request = cases.add({.top_k = static_cast<int32_t>(1 + random() % kAllowed)}, row);
+    request.seed = r;
+    request.mask = masks[r].data();
+  }
+  DeviceSampler sampler(kVocab, 151669, kRows, kRows);
+  expect_equal_to_host(sampler, cases, true);
+}
+
 // Fixed arguments, other logits each time.
 TEST_F(CudaSampleTest, GreedyWithoutOptionsInsideAGraph) {
   constexpr int32_t kRows = 5;

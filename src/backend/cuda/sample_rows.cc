@@ -111,8 +111,12 @@ void SampleRows::count_history(const SampleRequest& request) {
 }
 
 void SampleRows::add_edits(const SampleRequest& request) {
+  const SamplingParams& params = *request.params;
+  if (params.logit_bias.empty() && !has_repetition_penalty(params) && !has_count_penalty(params)) {
+    return;
+  }
   count_history(request);
-  for (const auto& [id, bias] : request.params->logit_bias) {
+  for (const auto& [id, bias] : params.logit_bias) {
     edit_of_id_[static_cast<size_t>(id)].bias = bias;
     is_edited_[static_cast<size_t>(id) / 64] |= uint64_t{1} << (id % 64);
   }

@@ -18,10 +18,38 @@ __device__ void for_each_listed(const KeyList& list, Visit visit) {
   }
 }
 
-// Where the mass of the listed keys, from the largest down, reaches `need`: a radix descent whose digits divide what is
-// left of the range of keys, so that it takes one step for every factor of 2048 in it and none if all keys are equal.
+// The usual case, a key for each thread: every thread sums what is above its own, and the one that has the cut knows
+// it.
 template <typename MassOf>
-__device__ Cut find_cut(const KeyList& list, uint64_t need, uint64_t* histogram, MassOf mass_of) {
+__device__ Cut find_cut_of_few(const KeyList& list, uint64_t need, uint64_t* shared, MassOf mass_of) {
+  __shared__ Cut cut;
+  uint64_t* masses = shared;
+  auto* keys = reinterpret_cast<uint32_t*>(shared + kSampleThreads);
+  const bool has_key = threadIdx.x < list.size;
+  const uint32_t key = has_key ? __ldcg(&list.keys[threadIdx.x]) : 0;
+  const uint64_t mass = has_key ? mass_of(key) : 0;
+  keys[threadIdx.x] = key;
+  masses[threadIdx.x] = mass;
+  __syncthreads();
+  if (has_key) {
+    uint64_t above = 0;
+    uint64_t equal = 0;
+    for (uint32_t i = 0; i < list.size; ++i) {
+      above += keys[i] > key ? masses[i] : 0;
+      equal += keys[i] == key ? masses[i] : 0;
+    }
+    if (above < need && need <= above + equal) {
+      cut = Cut{key, (need - above + mass - 1) / mass};  // the same from each of its ties
+    }
+  }
+  __syncthreads();
+  return cut;
+}
+
+// Any number of keys: a radix descent whose digits divide what is left of their range, so that it takes one step for
+// every factor of 2048 in it and none if all keys are equal.
+template <typename MassOf>
+__device__ Cut find_cut_of_many(const KeyList& list, uint64_t need, uint64_t* histogram, MassOf mass_of) {
   uint32_t high = 0;
   uint32_t low_complement = 0;
   for_each_listed(list, [&](uint32_t key) {
@@ -52,6 +80,13 @@ __device__ Cut find_cut(const KeyList& list, uint64_t need, uint64_t* histogram,
   }
   const uint64_t mass_of_one = mass_of(low);
   return Cut{low, (need + mass_of_one - 1) / mass_of_one};
+}
+
+// Where the mass of the listed keys, from the largest down, reaches `need`. shared: [kBuckets]
+template <typename MassOf>
+__device__ Cut find_cut(const KeyList& list, uint64_t need, uint64_t* shared, MassOf mass_of) {
+  return list.size <= kSampleThreads ? find_cut_of_few(list, need, shared, mass_of)
+                                     : find_cut_of_many(list, need, shared, mass_of);
 }
 
 __device__ void append(const SampleRowView& row, uint32_t key) {
