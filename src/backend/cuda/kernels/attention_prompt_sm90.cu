@@ -66,21 +66,6 @@ __device__ void copy_tile(uint32_t tile, const PagedKv& kv, const uint16_t* head
   }
 }
 
-__device__ uint4 load_shared(uint32_t address) {
-  uint4 value;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "r"(address)
-               : "memory");
-  return value;
-}
-
-__device__ void store_shared(uint32_t address, const uint4& value) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y), "r"(value.z),
-               "r"(value.w)
-               : "memory");
-}
-
 // What this producer copied of a tile, from bf16 to FP16.
 __device__ void convert_tile(uint32_t tile) {
 #pragma unroll 4
@@ -243,7 +228,7 @@ __device__ void consume(const Ring& ring, const AttentionPromptArgs& args, const
   const uint32_t queries = ring.base + kQueriesOffset + static_cast<uint32_t>(consumer) * 2 * kQueryHalfBytes;
   load_queries<kGroup>(queries, args, tile, consumer * 64, thread);
   fence_for_products();
-  asm volatile("bar.sync %0, 128;" ::"r"(consumer + 1) : "memory");
+  sync_warpgroup(static_cast<uint32_t>(consumer) + 1);
   const auto release = [&](uint32_t item) {
     if (lane == 0) {
       arrive(ring.empty(item));
