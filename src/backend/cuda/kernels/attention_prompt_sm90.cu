@@ -81,7 +81,7 @@ __device__ void convert_tile(uint32_t tile) {
 __device__ void produce(const Ring& ring, const AttentionPromptArgs& args, const PromptTile& tile, int32_t end) {
   constexpr uint32_t kAhead = 2;
   const int32_t* table = args.kv.block_tables + int64_t{tile.sequence} * args.kv.table_stride;
-  const uint16_t* keys = args.kv.pool + blockIdx.y * kKvHeadElements;
+  const uint16_t* keys = args.kv.pool + blockIdx.x * kKvHeadElements;
   const auto num_items = 2 * static_cast<uint32_t>((end + kTilePositions - 1) / kTilePositions);
   for (uint32_t item = 0; item < num_items + kAhead; ++item) {
     if (item < num_items) {
@@ -112,7 +112,7 @@ __device__ void load_queries(uint32_t queries, const AttentionPromptArgs& args, 
     float4 high = low;
     if (token < tile.num_tokens) {
       const int64_t head =
-          (int64_t{tile.first_row} + token) * args.num_query_heads + blockIdx.y * kGroup + row % kGroup;
+          (int64_t{tile.first_row} + token) * args.num_query_heads + blockIdx.x * kGroup + row % kGroup;
       const auto* source = reinterpret_cast<const float4*>(args.q + head * kHeadDim) + 2 * chunk;
       low = source[0];
       high = source[1];
@@ -179,16 +179,17 @@ __device__ void weigh_tile(float (&scores)[64], Softmax& softmax, float (&rescal
     max = max_over_columns(max);
     rescale[half] = exp2_fast(softmax.max[half] - max);
     softmax.max[half] = max;
-    float sum = 0.0F;
+    float sums[2] = {0.0F, 0.0F};
 #pragma unroll
     for (int n = 0; n < 16; ++n) {
 #pragma unroll
-      for (int j = 4 * n + 2 * half; j < 4 * n + 2 * half + 2; ++j) {
-        scores[j] = exp2_fast(scores[j] - max);
-        sum += scores[j];
+      for (int j = 0; j < 2; ++j) {
+        float& score = scores[4 * n + 2 * half + j];
+        score = exp2_fast(score - max);
+        sums[j] += score;
       }
     }
-    softmax.sum[half] = fmaf(softmax.sum[half], rescale[half], sum);
+    softmax.sum[half] = fmaf(softmax.sum[half], rescale[half], sums[0] + sums[1]);
   }
 }
 
@@ -209,7 +210,7 @@ __device__ void write_output(const AttentionPromptArgs& args, const PromptTile& 
     const int32_t token = row / kGroup;
     if (token < tile.num_tokens) {
       const int64_t head =
-          (int64_t{tile.first_row} + token) * args.num_query_heads + blockIdx.y * kGroup + row % kGroup;
+          (int64_t{tile.first_row} + token) * args.num_query_heads + blockIdx.x * kGroup + row % kGroup;
       auto* out = reinterpret_cast<uint32_t*>(args.high + head * kHeadDim) + lane % 4;
 #pragma unroll
       for (int n = 0; n < 16; ++n) {
@@ -297,7 +298,7 @@ __global__ void __launch_bounds__(kThreads, 1) attention_prompt_sm90_kernel(cons
   __syncthreads();
   wait_for_previous();
   start_next();
-  const PromptTile tile = args.tiles[blockIdx.x];
+  const PromptTile tile = args.tiles[blockIdx.y];
   const int32_t end = tile.first_position + tile.num_tokens;
   if (threadIdx.x < 128) {
     give_registers<kProducerRegisters>();
@@ -318,7 +319,7 @@ cudaError_t launch_group(const AttentionPromptArgs& args, const LaunchContext& c
   if (error != cudaSuccess) {
     return error;
   }
-  const dim3 grid(static_cast<uint32_t>(args.num_tiles), kNumKvHeads);
+  const dim3 grid(kNumKvHeads, static_cast<uint32_t>(args.num_tiles));  // a tile's heads one after the other
   return launch(attention_prompt_sm90_kernel<kGroup>,
                 {.grid = grid, .block = dim3(kThreads), .shared_bytes = kSharedBytes}, context, args);
 }
