@@ -350,14 +350,16 @@ template <int kGroup>
 __global__ void __launch_bounds__(kThreads, 2) attention_generated_kernel(const Kernel kernel) {
   extern __shared__ __align__(128) uint8_t shared[];
   const AttentionGeneratedArgs& args = kernel.args;
-  wait_for_previous();
-  start_next();
+  if (args.settled == nullptr) {
+    wait_for_previous();
+  }
   const int32_t num_positions = args.positions[blockIdx.z] + 1;
   const int32_t chunk_positions = chunk_positions_of(num_positions);
   Chunk chunk{};
   chunk.first = static_cast<int32_t>(blockIdx.x) * chunk_positions;
   chunk.end = min(chunk.first + chunk_positions, num_positions);
   if (chunk.first >= chunk.end) {
+    wait_for_previous();  // that this kernel has ended says so of all before it
     return;
   }
   const auto lane = static_cast<int32_t>(threadIdx.x % 32);
@@ -369,25 +371,32 @@ __global__ void __launch_bounds__(kThreads, 2) attention_generated_kernel(const 
   }
   const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * kStages) * kStageBytes;
   constexpr int32_t kStep = kWarps * kTilePositions;  // from a warp's tile to its next
-  int32_t next = chunk.first + warp * kTilePositions;
+  const int32_t start = chunk.first + warp * kTilePositions;
+  const int32_t settled = args.settled == nullptr ? INT32_MAX : args.settled[blockIdx.z];
+  for (int32_t pass = 0; pass < 2; ++pass) {
+    const bool early = pass == 0;
 #pragma unroll
-  for (uint32_t stage = 0; stage < kStages; ++stage, next += kStep) {
-    if (next < chunk.end) {
-      copy_tile(ring + stage * kStageBytes, args.kv, chunk, kv_head, next, lane);
+    for (int32_t i = 0; i < kStages; ++i) {
+      const int32_t first = start + i * kStep;
+      if (first < chunk.end && early == (min(first + kTilePositions, chunk.end) <= settled)) {
+        copy_tile(ring + static_cast<uint32_t>(i) * kStageBytes, args.kv, chunk, kv_head, first, lane);
+      }
+      commit_copies();
     }
-    commit_copies();
+    wait_for_previous();
   }
+  start_next();
   uint32_t query[kHeadDim / 16][2][kQueryTerms];
   load_query<kGroup>(query, args.q + (int64_t{blockIdx.z} * kNumKvHeads + kv_head) * kGroup * kHeadDim, lane);
   WarpState state{};
   state.max[0] = state.max[1] = -INFINITY;
   uint32_t stage = ring;
-  for (int32_t first = chunk.first + warp * kTilePositions; first < chunk.end; first += kStep, next += kStep) {
+  for (int32_t first = start; first < chunk.end; first += kStep) {
     wait_copies<kStages - 1>();
     __syncwarp();
     add_tile(state, stage, query, chunk.end - first, lane);
     __syncwarp();
-    if (next < chunk.end) {
+    if (const int32_t next = first + kStages * kStep; next < chunk.end) {
       copy_tile(stage, args.kv, chunk, kv_head, next, lane);
     }
     commit_copies();
