@@ -13,9 +13,7 @@ namespace {
 constexpr int32_t kConsumers = 2;  // warpgroups
 constexpr int32_t kThreads = (kConsumers + 1) * 128;
 constexpr int32_t kTilePositions = 128;
-constexpr int32_t kStages = 3;  // of keys and values
-constexpr uint32_t kProducerRegisters = 88;
-constexpr uint32_t kConsumerRegisters = 208;
+constexpr int32_t kStages = 3;      // of keys and values
 constexpr uint32_t kQueryHalfBytes = 64 * kSwizzleRowBytes;  // 64 rows, half of their dimensions
 constexpr uint32_t kHalfBytes = kTilePositions * kSwizzleRowBytes;
 constexpr uint32_t kTileBytes = 2 * kHalfBytes;
@@ -25,6 +23,9 @@ constexpr uint32_t kSharedBytes = kBarriersOffset + kStages * 2 * 2 * sizeof(uin
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
+constexpr bool kTakeTurns = false;  // consumers start their products in turn
+constexpr uint32_t kProducerRegisters = 88;
+constexpr uint32_t kConsumerRegisters = 208;
 constexpr int32_t kRowChunksInTile = kTilePositions * static_cast<int32_t>(kRowChunks) / 128;  // of a producer
 
 // Where tiles and their barriers lie in shared memory. Item 2 i is the i-th tile of keys, 2 i + 1 that of values.
@@ -259,13 +260,24 @@ __device__ void consume(const Ring& ring, const AttentionPromptArgs& args, const
   release(item);
   weigh(0);
   pack_weights(weights, scores);
+  constexpr uint32_t kTurn = kConsumers + 1;  // a barrier for each consumer
+  const auto other = kTurn + 1 - static_cast<uint32_t>(consumer);
+  if (kTakeTurns && consumer == 1 && end > kTilePositions) {
+    let_other_go(other);
+  }
   for (int32_t first = kTilePositions; first < end; first += kTilePositions, item += 2) {
     wait_phase(ring.full(item + 2), ring.parity(item + 2));
+    if (kTakeTurns) {
+      wait_for_other(kTurn + static_cast<uint32_t>(consumer));
+    }
     begin_products();
     score_tile(scores, queries, ring.tile(item + 2));
     wait_phase(ring.full(item + 1), ring.parity(item + 1));
     begin_products();
     add_values(values, weights, ring.tile(item + 1));
+    if (kTakeTurns && (consumer == 0 || first + kTilePositions < end)) {
+      let_other_go(other);
+    }
     wait_products<1>(scores);
     release(item + 2);
     weigh(first);
