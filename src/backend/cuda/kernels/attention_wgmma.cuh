@@ -33,6 +33,18 @@ __device__ inline void wait_phase(uint32_t barrier, uint32_t parity) {
   }
 }
 
+// Arrives, and keeps the phase open until `bytes` more have been copied.
+__device__ inline void arrive_expecting(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// Copies `bytes` (a multiple of 16) that `barrier` then counts as copied.
+__device__ inline void copy_bulk(uint32_t target, const void* source, uint32_t bytes, uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(target),
+               "l"(source), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+
 // Makes this thread's writes to shared memory visible to the products that a later barrier lets start.
 __device__ inline void fence_for_products() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
