@@ -134,8 +134,8 @@ void bench_generated(int32_t rows, int32_t context, int32_t max_context) {
   auto* workspace = allocate_zeros<uint8_t>(attention_generated_workspace_bytes(rows, kNumHeads, max_context));
   for (const bool overlap : {false, true}) {
     const double us = time_us(128, overlap, [&](int32_t i, const LaunchContext& launch) {
-      return attention_generated({pool.layer(i), q, positions, sequences, out, out + rows * kNumHeads * kHeadDim,
-                                  workspace, rows, rows, kNumHeads, max_context},
+      return attention_generated({pool.layer(i), q, positions, sequences, overlap ? positions : nullptr, out,
+                                  out + rows * kNumHeads * kHeadDim, workspace, rows, rows, kNumHeads, max_context},
                                  launch);
     });
     const double bytes = double(rows) * context * kTokenBytes;

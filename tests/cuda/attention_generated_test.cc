@@ -54,7 +54,8 @@ class Workspace {
 class CudaAttentionGeneratedTest : public CudaTest {
  protected:
   static Output attend(const std::vector<TestSequence>& sequences, const TestPool& pool, const std::vector<Row>& rows,
-                       int32_t num_heads, int32_t max_context, const Workspace& workspace) {
+                       int32_t num_heads, int32_t max_context, const Workspace& workspace,
+                       const std::vector<int32_t>& settled = {}) {
     std::vector<float> q;
     std::vector<int32_t> positions;
     std::vector<int32_t> of_sequences;
@@ -68,6 +69,7 @@ class CudaAttentionGeneratedTest : public CudaTest {
     const DeviceArray<float> device_q(q);
     const DeviceArray<int32_t> device_positions(positions);
     const DeviceArray<int32_t> device_sequences(of_sequences);
+    const DeviceArray<int32_t> device_settled(settled);
     const int32_t width = num_heads * kHeadDim;
     const std::vector<uint16_t> poison((rows.size() + 1) * static_cast<size_t>(width), kPoison);
     const DeviceArray<uint16_t> high(poison);
@@ -76,6 +78,7 @@ class CudaAttentionGeneratedTest : public CudaTest {
                                       .q = device_q.get(),
                                       .positions = device_positions.get(),
                                       .sequences = device_sequences.get(),
+                                      .settled = settled.empty() ? nullptr : device_settled.get(),
                                       .high = high.get(),
                                       .low = low.get(),
                                       .workspace = workspace.get(),
@@ -167,6 +170,22 @@ TEST_F(CudaAttentionGeneratedTest, BitsDependOnTheRowAlone) {
                 together.bits(r))
           << "row " << r << " alone";
     }
+  }
+}
+
+// Overlap itself is for benchmarks and the model; here, that every tile is fetched once, early or late.
+TEST_F(CudaAttentionGeneratedTest, WhatIsSettledDoesNotMatter) {
+  const std::vector<TestSequence> sequences{TestSequence(4, 1300)};
+  const TestPool pool(sequences, 3);
+  const Workspace workspace(8, 32, 2048);
+  const std::vector<Row> rows{{0, 1299}, {0, 1298}, {0, 300}, {0, 255}, {0, 64}, {0, 1}, {0, 0}, {0, -1}};
+  const Output late = attend(sequences, pool, rows, 32, 1300, workspace);
+  for (const std::vector<int32_t>& settled :
+       {std::vector<int32_t>{1299, 1298, 300, 255, 64, 1, 0, 0}, std::vector<int32_t>{1300, 1200, 30, 17, 63, 0, 1, 0},
+        std::vector<int32_t>(8, 0)}) {
+    const Output early = attend(sequences, pool, rows, 32, 1300, workspace, settled);
+    EXPECT_EQ(early.high, late.high);
+    EXPECT_EQ(early.low, late.low);
   }
 }
 

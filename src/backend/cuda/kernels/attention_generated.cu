@@ -48,8 +48,6 @@ int32_t max_chunks(int32_t max_context) {
   return chunks;
 }
 
-constexpr int32_t kMaxMergedChunks = 256;  // 262,144 positions
-
 size_t counters_bytes(int32_t max_rows) {
   return (static_cast<size_t>(max_rows) * kNumKvHeads * sizeof(uint32_t) + 255) / 256 * 256;
 }
@@ -125,7 +123,7 @@ __device__ float sum_over_positions(float value) {
 // scores: (position g, head 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
 __device__ void score_tile(float (&scores)[4], uint32_t keys, const uint32_t (&query)[kHeadDim / 16][2][kQueryTerms],
                            uint32_t lane) {
-  float sums[kQueryTerms][4] = {};
+  float sums[2][kQueryTerms][4] = {};  // of even and of odd steps: shorter chains
   const uint32_t row = lane & 15U;
 #pragma unroll
   for (uint32_t i = 0; i < kHeadDim / 16; ++i) {
@@ -133,12 +131,12 @@ __device__ void score_tile(float (&scores)[4], uint32_t keys, const uint32_t (&q
     load_matrices(a, keys + swizzled(row, 2 * i + (lane >> 4)));
 #pragma unroll
     for (int term = 0; term < kQueryTerms; ++term) {
-      mma_bf16(sums[term], a, query[i][0][term], query[i][1][term]);
+      mma_bf16(sums[i % 2][term], a, query[i][0][term], query[i][1][term]);
     }
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    scores[i] = sums[0][i] + (sums[1][i] + sums[2][i]);
+    scores[i] = (sums[0][0][i] + sums[1][0][i]) + ((sums[0][1][i] + sums[1][1][i]) + (sums[0][2][i] + sums[1][2][i]));
   }
 }
 
@@ -156,9 +154,9 @@ __device__ void add_tile(WarpState& state, uint32_t stage, const uint32_t (&quer
     upper = lane / 4 < valid ? upper : -INFINITY;
     lower = lane / 4 + 8 < valid ? lower : -INFINITY;
     const float max = fmaxf(state.max[head], max_over_positions(fmaxf(upper, lower)));
-    rescale[head] = exp2f(state.max[head] - max);
-    upper = exp2f(upper - max);
-    lower = exp2f(lower - max);
+    rescale[head] = exp2_fast(state.max[head] - max);
+    upper = exp2_fast(upper - max);
+    lower = exp2_fast(lower - max);
     state.max[head] = max;
     state.sum[head] = fmaf(state.sum[head], rescale[head], upper + lower);
   }
@@ -193,8 +191,6 @@ struct Merge {
   float values[kWarps][kMaxGroup][kHeadStride];
   float max[kWarps][kMaxGroup];
   float sum[kWarps][kMaxGroup];
-  float2 chunk_sums[kMaxMergedChunks * kMaxGroup];
-  float weights[kMaxMergedChunks * kMaxGroup];
   bool last;
 };
 static_assert(sizeof(Merge) <= kSharedBytes);
@@ -225,7 +221,8 @@ struct Quad {
   float sum, max;
 };
 
-__device__ void add_scaled(Quad& quad, const float4& values, float weight) {
+__device__ void add_scaled(Quad& quad, const float4& values, float sum, float weight) {
+  quad.sum = fmaf(sum, weight, quad.sum);
   quad.values.x = fmaf(values.x, weight, quad.values.x);
   quad.values.y = fmaf(values.y, weight, quad.values.y);
   quad.values.z = fmaf(values.z, weight, quad.values.z);
@@ -240,9 +237,9 @@ __device__ Quad merge_warps(const Merge& merge, int32_t head, int32_t dimension)
   }
 #pragma unroll
   for (int warp = 0; warp < kWarps; ++warp) {
-    const float weight = exp2f(merge.max[warp][head] - quad.max);  // zero for a warp without positions
-    quad.sum = fmaf(merge.sum[warp][head], weight, quad.sum);
-    add_scaled(quad, *reinterpret_cast<const float4*>(&merge.values[warp][head][dimension]), weight);
+    const float weight = exp2_fast(merge.max[warp][head] - quad.max);  // zero for a warp without positions
+    add_scaled(quad, *reinterpret_cast<const float4*>(&merge.values[warp][head][dimension]), merge.sum[warp][head],
+               weight);
   }
   return quad;
 }
@@ -264,51 +261,48 @@ __device__ void write_output(const AttentionGeneratedArgs& args, int64_t offset,
 
 // Counts this block as finished, its partial results visible to the block that counts last, which gets true.
 __device__ bool is_last(Merge& merge, uint32_t* counter, int32_t num_chunks) {
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
+    __threadfence();  // of all that the barrier has ordered before it
     merge.last = atomicAdd(counter, 1U) == static_cast<uint32_t>(num_chunks - 1);
     if (merge.last) {
       *counter = 0;
+      __threadfence();
     }
   }
   __syncthreads();
-  __threadfence();
   return merge.last;
 }
 
-// The chunks' sums, and their weights relative to the largest score of all, to shared memory; a warp takes a head.
+// The chunks' partial results, a batch of them on the way at a time.
 template <int kGroup>
-__device__ void weigh_chunks(Merge& merge, const float2* sums, int32_t num_chunks) {
-  const auto lane = static_cast<int32_t>(threadIdx.x % 32);
-  for (auto head = static_cast<int32_t>(threadIdx.x / 32); head < kGroup; head += kWarps) {
-    float max = -INFINITY;
-    for (int32_t chunk = lane; chunk < num_chunks; chunk += 32) {
-      const float2 loaded = __ldcg(sums + chunk * kGroup + head);
-      merge.chunk_sums[chunk * kGroup + head] = loaded;
-      max = fmaxf(max, loaded.x);
-    }
-#pragma unroll
-    for (int offset = 1; offset < 32; offset *= 2) {
-      max = fmaxf(max, __shfl_xor_sync(0xFFFFFFFFU, max, offset));
-    }
-    for (int32_t chunk = lane; chunk < num_chunks; chunk += 32) {
-      merge.weights[chunk * kGroup + head] = exp2f(merge.chunk_sums[chunk * kGroup + head].x - max);
-    }
-  }
-  __syncthreads();
-}
-
-template <int kGroup>
-__device__ Quad merge_chunks(const Merge& merge, const float4* values, int32_t num_chunks, int32_t quad_index) {
+__device__ Quad merge_chunks(const float2* sums, const float4* values, int32_t num_chunks, int32_t quad_index) {
+  constexpr int32_t kBatch = 16;
   constexpr int32_t kQuads = kGroup * kHeadDim / 4;
   const int32_t head = quad_index / (kHeadDim / 4);
-  Quad quad{make_float4(0.0F, 0.0F, 0.0F, 0.0F), 0.0F, 0.0F};
-#pragma unroll 8
-  for (int32_t chunk = 0; chunk < num_chunks; ++chunk) {
-    const float weight = merge.weights[chunk * kGroup + head];
-    quad.sum = fmaf(merge.chunk_sums[chunk * kGroup + head].y, weight, quad.sum);
-    add_scaled(quad, __ldcg(values + chunk * kQuads + quad_index), weight);
+  Quad quad{make_float4(0.0F, 0.0F, 0.0F, 0.0F), 0.0F, -INFINITY};
+  for (int32_t first = 0; first < num_chunks; first += kBatch) {
+    float2 batch_sums[kBatch];
+    float4 batch_values[kBatch];
+    float max = quad.max;
+#pragma unroll
+    for (int32_t i = 0; i < kBatch; ++i) {
+      const int32_t chunk = first + i;
+      const bool valid = chunk < num_chunks;
+      batch_sums[i] = valid ? __ldcg(sums + chunk * kGroup + head) : make_float2(-INFINITY, 0.0F);
+      batch_values[i] = valid ? __ldcg(values + chunk * kQuads + quad_index) : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+    }
+#pragma unroll
+    for (int32_t i = 0; i < kBatch; ++i) {
+      max = fmaxf(max, batch_sums[i].x);
+    }
+    const Quad before = quad;
+    quad = {make_float4(0.0F, 0.0F, 0.0F, 0.0F), 0.0F, max};
+    add_scaled(quad, before.values, before.sum, exp2_fast(before.max - max));
+#pragma unroll
+    for (int32_t i = 0; i < kBatch; ++i) {
+      add_scaled(quad, batch_values[i], batch_sums[i].y, exp2_fast(batch_sums[i].x - max));
+    }
   }
   return quad;
 }
@@ -340,9 +334,8 @@ __device__ void finish(const Kernel& kernel, Merge& merge, int32_t num_chunks, i
   if (num_chunks == 1 || !is_last(merge, kernel.counters + row * kNumKvHeads + kv_head, num_chunks)) {
     return;
   }
-  weigh_chunks<kGroup>(merge, sums, num_chunks);
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < kQuads; i += kThreads) {
-    write_output(kernel.args, output + i * 4, merge_chunks<kGroup>(merge, values, num_chunks, i));
+    write_output(kernel.args, output + i * 4, merge_chunks<kGroup>(sums, values, num_chunks, i));
   }
 }
 
@@ -350,14 +343,16 @@ template <int kGroup>
 __global__ void __launch_bounds__(kThreads, 2) attention_generated_kernel(const Kernel kernel) {
   extern __shared__ __align__(128) uint8_t shared[];
   const AttentionGeneratedArgs& args = kernel.args;
-  wait_for_previous();
-  start_next();
+  if (args.settled == nullptr) {
+    wait_for_previous();
+  }
   const int32_t num_positions = args.positions[blockIdx.z] + 1;
   const int32_t chunk_positions = chunk_positions_of(num_positions);
   Chunk chunk{};
   chunk.first = static_cast<int32_t>(blockIdx.x) * chunk_positions;
   chunk.end = min(chunk.first + chunk_positions, num_positions);
   if (chunk.first >= chunk.end) {
+    wait_for_previous();  // that this kernel has ended says so of all before it
     return;
   }
   const auto lane = static_cast<int32_t>(threadIdx.x % 32);
@@ -369,25 +364,32 @@ __global__ void __launch_bounds__(kThreads, 2) attention_generated_kernel(const 
   }
   const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * kStages) * kStageBytes;
   constexpr int32_t kStep = kWarps * kTilePositions;  // from a warp's tile to its next
-  int32_t next = chunk.first + warp * kTilePositions;
+  const int32_t start = chunk.first + warp * kTilePositions;
+  const int32_t settled = args.settled == nullptr ? INT32_MAX : args.settled[blockIdx.z];
+  for (int32_t pass = 0; pass < 2; ++pass) {
+    const bool early = pass == 0;
 #pragma unroll
-  for (uint32_t stage = 0; stage < kStages; ++stage, next += kStep) {
-    if (next < chunk.end) {
-      copy_tile(ring + stage * kStageBytes, args.kv, chunk, kv_head, next, lane);
+    for (int32_t i = 0; i < kStages; ++i) {
+      const int32_t first = start + i * kStep;
+      if (first < chunk.end && early == (min(first + kTilePositions, chunk.end) <= settled)) {
+        copy_tile(ring + static_cast<uint32_t>(i) * kStageBytes, args.kv, chunk, kv_head, first, lane);
+      }
+      commit_copies();
     }
-    commit_copies();
+    wait_for_previous();
   }
+  start_next();
   uint32_t query[kHeadDim / 16][2][kQueryTerms];
   load_query<kGroup>(query, args.q + (int64_t{blockIdx.z} * kNumKvHeads + kv_head) * kGroup * kHeadDim, lane);
   WarpState state{};
   state.max[0] = state.max[1] = -INFINITY;
   uint32_t stage = ring;
-  for (int32_t first = chunk.first + warp * kTilePositions; first < chunk.end; first += kStep, next += kStep) {
+  for (int32_t first = start; first < chunk.end; first += kStep) {
     wait_copies<kStages - 1>();
     __syncwarp();
     add_tile(state, stage, query, chunk.end - first, lane);
     __syncwarp();
-    if (next < chunk.end) {
+    if (const int32_t next = first + kStages * kStep; next < chunk.end) {
       copy_tile(stage, args.kv, chunk, kv_head, next, lane);
     }
     commit_copies();
@@ -431,7 +433,7 @@ size_t attention_generated_workspace_bytes(int32_t max_rows, int32_t num_query_h
 }
 
 cudaError_t attention_generated(const AttentionGeneratedArgs& args, const LaunchContext& context) {
-  if (args.max_context <= 0 || max_chunks(args.max_context) > kMaxMergedChunks || args.num_rows > args.workspace_rows) {
+  if (args.max_context <= 0 || args.num_rows > args.workspace_rows) {
     return cudaErrorInvalidValue;
   }
   switch (args.num_query_heads) {

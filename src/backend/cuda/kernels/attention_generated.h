@@ -13,11 +13,15 @@ namespace kipp::cuda {
 //   s = kAttentionScale * sum_p softmax_p(q[r][h] . k[p] / sqrt(head_dim)) v[p],  high = fp16(s), low = fp16(s - high).
 // FP32 quality: q is split into three bf16 terms, the weights into two, and sums are FP32. A row's bits depend on its
 // q, its KV and its position alone. A row whose position is negative is left out: nothing of it is read or written.
+// Where `settled` is given, KV below position settled[r] of row r's sequence is fetched before the kernels that precede
+// this one have ended. It, `settled`, `positions`, `sequences` and the block tables must have been written before the
+// last launch in this stream that did not overlap the one before it.
 struct AttentionGeneratedArgs {
   PagedKv kv;
   const float* q;            // [num_rows][num_query_heads][kHeadDim], rotated, not scaled; 16-byte aligned
   const int32_t* positions;  // [num_rows]; each < max_context
   const int32_t* sequences;  // [num_rows]; rows of the block tables
+  const int32_t* settled;    // [num_rows] or null, see below
   uint16_t* high;            // [num_rows][num_query_heads * kHeadDim] fp16; 8-byte aligned, as low is
   uint16_t* low;
   void* workspace;  // attention_generated_workspace_bytes(); of one launch at a time

@@ -205,7 +205,7 @@ __device__ void write_output(const AttentionPromptArgs& args, const PromptTile& 
       if (token >= tile.num_tokens) {
         continue;
       }
-      const int32_t head = static_cast<int32_t>(blockIdx.y) * kGroup + row % kGroup;
+      const int32_t head = static_cast<int32_t>(blockIdx.x) * kGroup + row % kGroup;
       const int64_t offset = ((int64_t{tile.first_row} + token) * args.num_query_heads + head) * kHeadDim;
       auto* out = reinterpret_cast<uint32_t*>(args.high + offset) + lane % 4;
 #pragma unroll
@@ -221,8 +221,8 @@ __global__ void __launch_bounds__(kThreads, 2) attention_prompt_sm80_kernel(cons
   extern __shared__ __align__(128) uint8_t shared[];
   wait_for_previous();
   start_next();
-  const PromptTile tile = args.tiles[blockIdx.x];
-  const auto kv_head = static_cast<int32_t>(blockIdx.y);
+  const PromptTile tile = args.tiles[blockIdx.y];
+  const auto kv_head = static_cast<int32_t>(blockIdx.x);
   const int32_t* table = args.kv.block_tables + int64_t{tile.sequence} * args.kv.table_stride;
   const int32_t end = tile.first_position + tile.num_tokens;
   uint8_t* stages = shared + kQueryBytes;
@@ -265,7 +265,7 @@ cudaError_t launch_group(const AttentionPromptArgs& args, const LaunchContext& c
   if (error != cudaSuccess) {
     return error;
   }
-  const dim3 grid(static_cast<uint32_t>(args.num_tiles), kNumKvHeads);
+  const dim3 grid(kNumKvHeads, static_cast<uint32_t>(args.num_tiles));  // a tile's heads one after the other
   return launch(attention_prompt_sm80_kernel<kGroup>,
                 {.grid = grid, .block = dim3(kThreads), .shared_bytes = kSharedBytes}, context, args);
 }

@@ -1,7 +1,7 @@
 // Flash attention for Hopper: two warpgroups of consumers with 64 rows each (tokens times query heads of the group) and
-// one of producers, which copies tiles of 128 keys or values and turns them into FP16 where they lie. A consumer's
-// scores of the next tile and its sum of the last are computed while it takes exponentials. Tiles begin at multiples of
-// 128 positions; one above a row's own position changes nothing of that row: its weights are zero and its scale is one.
+// one of producers, which turns tiles of 128 keys or values, copied as they are, into FP16. A consumer's scores of the
+// next tile and its sum of the last are computed while it takes exponentials. Tiles begin at multiples of 128
+// positions; one above a row's own position changes nothing of that row: its weights are zero and its scale is one.
 #include "backend/cuda/kernels/attention_prompt_variants.h"
 
 #include "backend/cuda/kernels/attention_wgmma.cuh"
@@ -13,29 +13,38 @@ namespace {
 constexpr int32_t kConsumers = 2;  // warpgroups
 constexpr int32_t kThreads = (kConsumers + 1) * 128;
 constexpr int32_t kTilePositions = 128;
-constexpr int32_t kStages = 3;  // of keys and values
-constexpr uint32_t kProducerRegisters = 88;
-constexpr uint32_t kConsumerRegisters = 208;
+constexpr uint32_t kSlots = 4;                               // for tiles in FP16: two of keys and two of values
+constexpr uint32_t kRawSlots = 2;                            // for tiles as they were copied
 constexpr uint32_t kQueryHalfBytes = 64 * kSwizzleRowBytes;  // 64 rows, half of their dimensions
 constexpr uint32_t kHalfBytes = kTilePositions * kSwizzleRowBytes;
 constexpr uint32_t kTileBytes = 2 * kHalfBytes;
-constexpr uint32_t kQueriesOffset = kStages * 2 * kTileBytes;
+constexpr uint32_t kRawOffset = kSlots * kTileBytes;
+constexpr uint32_t kQueriesOffset = kRawOffset + kRawSlots * kTileBytes;
 constexpr uint32_t kBarriersOffset = kQueriesOffset + kConsumers * 2 * kQueryHalfBytes;
-constexpr uint32_t kSharedBytes = kBarriersOffset + kStages * 2 * 2 * sizeof(uint64_t) + kSwizzleAtomBytes;
+constexpr uint32_t kNumBarriers = 2 * kSlots + kRawSlots;
+constexpr uint32_t kSharedBytes = kBarriersOffset + kNumBarriers * sizeof(uint64_t) + kSwizzleAtomBytes;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-constexpr int32_t kRowChunksInTile = kTilePositions * static_cast<int32_t>(kRowChunks) / 128;  // of a producer
+constexpr bool kTakeTurns = false;  // consumers start their products in turn
+constexpr uint32_t kProducerRegisters = 88;
+constexpr uint32_t kConsumerRegisters = 208;
+constexpr uint32_t kProducerBarrier = 5;  // 1 to 4 are the consumers'
 
 // Where tiles and their barriers lie in shared memory. Item 2 i is the i-th tile of keys, 2 i + 1 that of values.
 struct Ring {
   uint32_t base;  // aligned to kSwizzleAtomBytes
 
-  __device__ static uint32_t slot(uint32_t item) { return item % (2 * kStages); }
-  __device__ static uint32_t parity(uint32_t item) { return item / (2 * kStages) & 1U; }
-  __device__ uint32_t tile(uint32_t item) const { return base + slot(item) * kTileBytes; }
-  __device__ uint32_t full(uint32_t item) const { return base + kBarriersOffset + slot(item) * 16; }
-  __device__ uint32_t empty(uint32_t item) const { return full(item) + 8; }
+  __device__ static uint32_t parity(uint32_t item) { return item / kSlots & 1U; }
+  __device__ uint32_t tile(uint32_t item) const { return base + item % kSlots * kTileBytes; }
+  __device__ uint32_t full(uint32_t item) const { return base + kBarriersOffset + item % kSlots * 8; }
+  __device__ uint32_t empty(uint32_t item) const { return full(item) + kSlots * 8; }
+
+  __device__ static uint32_t raw_parity(uint32_t item) { return item / kRawSlots & 1U; }
+  __device__ uint32_t raw(uint32_t item) const { return base + kRawOffset + item % kRawSlots * kTileBytes; }
+  __device__ uint32_t raw_full(uint32_t item) const {
+    return base + kBarriersOffset + 2 * kSlots * 8 + item % kRawSlots * 8;
+  }
 };
 
 // Chunk `chunk` (of 16) of row `row` of a tile, whose halves of 64 dimensions are `half_bytes` apart.
@@ -43,73 +52,71 @@ __device__ uint32_t chunk_offset(uint32_t row, uint32_t chunk, uint32_t half_byt
   return chunk / 8 * half_bytes + row * kSwizzleRowBytes + ((chunk % 8 ^ (row & 7U)) << 4);
 }
 
-// Chunk threadIdx.x % 16 of every eighth row is this producer's.
-__device__ uint32_t producer_offset(int32_t i) {
-  return chunk_offset(threadIdx.x / kRowChunks + static_cast<uint32_t>(i) * 8, threadIdx.x % kRowChunks, kHalfBytes);
-}
+// Tiles of one kv head of one sequence, up to position `end`.
+struct Source {
+  const uint16_t* keys;  // of the head, in the pool's first block
+  const int32_t* table;
+  int64_t block_stride;
+  int32_t end;
 
-// Positions first to first + 127; zeros from `end` on. `head` is the kv head's first key (or value) in the pool.
-__device__ void copy_tile(uint32_t tile, const PagedKv& kv, const uint16_t* head, const int32_t* table, int32_t first,
-                          int32_t end) {
-  const auto row = static_cast<int32_t>(threadIdx.x / kRowChunks);
-  const uint16_t* column = head + row * kHeadDim + threadIdx.x % kRowChunks * 8;
+  __device__ int32_t rows(uint32_t item) const {
+    return min(kTilePositions, end - static_cast<int32_t>(item / 2) * kTilePositions);
+  }
+};
+
+// Starts to copy an item's positions below `end`; one thread calls it.
+__device__ void fetch(const Ring& ring, const Source& source, uint32_t item) {
+  const int32_t rows = source.rows(item);
+  const int32_t* table = source.table + item / 2 * (kTilePositions / kBlockPositions);
+  const uint16_t* head = item % 2 == 0 ? source.keys : source.keys + kKvValuesOffset;
+  arrive_expecting(ring.raw_full(item), static_cast<uint32_t>(rows) * kRowBytes);
 #pragma unroll
-  for (int b = 0; b < kTilePositions / kBlockPositions; ++b) {
-    const int32_t block_first = first + b * kBlockPositions;
-    const int64_t block = block_first < end ? table[block_first / kBlockPositions] : 0;
-    const uint16_t* source = column + block * kv.block_stride;
-#pragma unroll
-    for (int i = 0; i < kBlockPositions / 8; ++i) {
-      copy_async(tile + producer_offset(b * (kBlockPositions / 8) + i), source + i * 8 * kHeadDim,
-                 block_first + row + i * 8 < end);
+  for (int32_t b = 0; b < kTilePositions / kBlockPositions; ++b) {
+    const int32_t block_rows = min(kBlockPositions, rows - b * kBlockPositions);
+    if (block_rows > 0) {
+      copy_bulk(ring.raw(item) + static_cast<uint32_t>(b) * kBlockPositions * kRowBytes,
+                head + table[b] * source.block_stride, static_cast<uint32_t>(block_rows) * kRowBytes,
+                ring.raw_full(item));
     }
   }
 }
 
-__device__ uint4 load_shared(uint32_t address) {
-  uint4 value;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "r"(address)
-               : "memory");
-  return value;
-}
-
-__device__ void store_shared(uint32_t address, const uint4& value) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y), "r"(value.z),
-               "r"(value.w)
-               : "memory");
-}
-
-// What this producer copied of a tile, from bf16 to FP16.
-__device__ void convert_tile(uint32_t tile) {
-#pragma unroll 4
-  for (int i = 0; i < kRowChunksInTile; ++i) {
-    const uint32_t address = tile + producer_offset(i);
-    const uint4 loaded = load_shared(address);
-    store_shared(address, make_uint4(bf16_to_fp16(loaded.x), bf16_to_fp16(loaded.y), bf16_to_fp16(loaded.z),
-                                     bf16_to_fp16(loaded.w)));
+// From bf16 to FP16, rows from `rows` on being zero. Chunk threadIdx.x % 16 of every eighth row is this thread's.
+template <bool kWhole>
+__device__ void convert_tile(uint32_t raw, uint32_t tile, int32_t rows) {
+#pragma unroll 8
+  for (uint32_t i = 0; i < kTilePositions / 8; ++i) {
+    const uint32_t row = threadIdx.x / kRowChunks + i * 8;
+    uint4 chunk = load_shared(raw + row * kRowBytes + threadIdx.x % kRowChunks * 16);
+    if (!kWhole && static_cast<int32_t>(row) >= rows) {
+      chunk = make_uint4(0, 0, 0, 0);
+    }
+    store_shared(
+        tile + chunk_offset(row, threadIdx.x % kRowChunks, kHalfBytes),
+        make_uint4(bf16_to_fp16(chunk.x), bf16_to_fp16(chunk.y), bf16_to_fp16(chunk.z), bf16_to_fp16(chunk.w)));
   }
 }
 
-// Fills the ring, two copies ahead of what is converted and handed over.
-__device__ void produce(const Ring& ring, const AttentionPromptArgs& args, const PromptTile& tile, int32_t end) {
-  constexpr uint32_t kAhead = 2;
-  const int32_t* table = args.kv.block_tables + int64_t{tile.sequence} * args.kv.table_stride;
-  const uint16_t* keys = args.kv.pool + blockIdx.y * kKvHeadElements;
-  const auto num_items = 2 * static_cast<uint32_t>((end + kTilePositions - 1) / kTilePositions);
-  for (uint32_t item = 0; item < num_items + kAhead; ++item) {
-    if (item < num_items) {
-      wait_phase(ring.empty(item), ring.parity(item) ^ 1U);
-      const uint16_t* head = item % 2 == 0 ? keys : keys + kKvValuesOffset;
-      copy_tile(ring.tile(item), args.kv, head, table, static_cast<int32_t>(item / 2) * kTilePositions, end);
+__device__ void produce(const Ring& ring, const Source& source) {
+  const auto num_items = 2 * static_cast<uint32_t>((source.end + kTilePositions - 1) / kTilePositions);
+  if (threadIdx.x == 0) {
+    fetch(ring, source, 0);
+    fetch(ring, source, 1);
+  }
+  for (uint32_t item = 0; item < num_items; ++item) {
+    wait_phase(ring.raw_full(item), ring.raw_parity(item));
+    wait_phase(ring.empty(item), ring.parity(item) ^ 1U);
+    const int32_t rows = source.rows(item);
+    if (rows == kTilePositions) {
+      convert_tile<true>(ring.raw(item), ring.tile(item), rows);
+    } else {
+      convert_tile<false>(ring.raw(item), ring.tile(item), rows);
     }
-    commit_copies();
-    if (item >= kAhead) {
-      wait_copies<kAhead>();
-      convert_tile(ring.tile(item - kAhead));
-      fence_for_products();
-      arrive(ring.full(item - kAhead));
+    fence_for_products();
+    arrive(ring.full(item));
+    sync_warpgroup(kProducerBarrier);  // all have read what was copied
+    if (threadIdx.x == 0 && item + kRawSlots < num_items) {
+      fetch(ring, source, item + kRawSlots);
     }
   }
 }
@@ -127,7 +134,7 @@ __device__ void load_queries(uint32_t queries, const AttentionPromptArgs& args, 
     float4 high = low;
     if (token < tile.num_tokens) {
       const int64_t head =
-          (int64_t{tile.first_row} + token) * args.num_query_heads + blockIdx.y * kGroup + row % kGroup;
+          (int64_t{tile.first_row} + token) * args.num_query_heads + blockIdx.x * kGroup + row % kGroup;
       const auto* source = reinterpret_cast<const float4*>(args.q + head * kHeadDim) + 2 * chunk;
       low = source[0];
       high = source[1];
@@ -194,16 +201,17 @@ __device__ void weigh_tile(float (&scores)[64], Softmax& softmax, float (&rescal
     max = max_over_columns(max);
     rescale[half] = exp2_fast(softmax.max[half] - max);
     softmax.max[half] = max;
-    float sum = 0.0F;
+    float sums[2] = {0.0F, 0.0F};
 #pragma unroll
     for (int n = 0; n < 16; ++n) {
 #pragma unroll
-      for (int j = 4 * n + 2 * half; j < 4 * n + 2 * half + 2; ++j) {
-        scores[j] = exp2_fast(scores[j] - max);
-        sum += scores[j];
+      for (int j = 0; j < 2; ++j) {
+        float& score = scores[4 * n + 2 * half + j];
+        score = exp2_fast(score - max);
+        sums[j] += score;
       }
     }
-    softmax.sum[half] = fmaf(softmax.sum[half], rescale[half], sum);
+    softmax.sum[half] = fmaf(softmax.sum[half], rescale[half], sums[0] + sums[1]);
   }
 }
 
@@ -224,7 +232,7 @@ __device__ void write_output(const AttentionPromptArgs& args, const PromptTile& 
     const int32_t token = row / kGroup;
     if (token < tile.num_tokens) {
       const int64_t head =
-          (int64_t{tile.first_row} + token) * args.num_query_heads + blockIdx.y * kGroup + row % kGroup;
+          (int64_t{tile.first_row} + token) * args.num_query_heads + blockIdx.x * kGroup + row % kGroup;
       auto* out = reinterpret_cast<uint32_t*>(args.high + head * kHeadDim) + lane % 4;
 #pragma unroll
       for (int n = 0; n < 16; ++n) {
@@ -243,7 +251,7 @@ __device__ void consume(const Ring& ring, const AttentionPromptArgs& args, const
   const uint32_t queries = ring.base + kQueriesOffset + static_cast<uint32_t>(consumer) * 2 * kQueryHalfBytes;
   load_queries<kGroup>(queries, args, tile, consumer * 64, thread);
   fence_for_products();
-  asm volatile("bar.sync %0, 128;" ::"r"(consumer + 1) : "memory");
+  sync_warpgroup(static_cast<uint32_t>(consumer) + 1);
   const auto release = [&](uint32_t item) {
     if (lane == 0) {
       arrive(ring.empty(item));
@@ -273,13 +281,24 @@ __device__ void consume(const Ring& ring, const AttentionPromptArgs& args, const
   release(item);
   weigh(0);
   pack_weights(weights, scores);
+  constexpr uint32_t kTurn = kConsumers + 1;  // a barrier for each consumer
+  const auto other = kTurn + 1 - static_cast<uint32_t>(consumer);
+  if (kTakeTurns && consumer == 1 && end > kTilePositions) {
+    let_other_go(other);
+  }
   for (int32_t first = kTilePositions; first < end; first += kTilePositions, item += 2) {
     wait_phase(ring.full(item + 2), ring.parity(item + 2));
+    if (kTakeTurns) {
+      wait_for_other(kTurn + static_cast<uint32_t>(consumer));
+    }
     begin_products();
     score_tile(scores, queries, ring.tile(item + 2));
     wait_phase(ring.full(item + 1), ring.parity(item + 1));
     begin_products();
     add_values(values, weights, ring.tile(item + 1));
+    if (kTakeTurns && (consumer == 0 || first + kTilePositions < end)) {
+      let_other_go(other);
+    }
     wait_products<1>(scores);
     release(item + 2);
     weigh(first);
@@ -305,18 +324,25 @@ __global__ void __launch_bounds__(kThreads, 1) attention_prompt_sm90_kernel(cons
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ uint8_t shared[];
   const Ring ring{(shared_address(shared) + kSwizzleAtomBytes - 1) / kSwizzleAtomBytes * kSwizzleAtomBytes};
-  if (threadIdx.x < 2 * kStages) {
+  if (threadIdx.x < kSlots) {
     init_barrier(ring.full(threadIdx.x), 128);
     init_barrier(ring.empty(threadIdx.x), kConsumers * 4);
   }
+  if (threadIdx.x < kRawSlots) {
+    init_barrier(ring.raw_full(threadIdx.x), 1);
+  }
+  fence_for_products();
   __syncthreads();
   wait_for_previous();
   start_next();
-  const PromptTile tile = args.tiles[blockIdx.x];
+  const PromptTile tile = args.tiles[blockIdx.y];
   const int32_t end = tile.first_position + tile.num_tokens;
   if (threadIdx.x < 128) {
     give_registers<kProducerRegisters>();
-    produce(ring, args, tile, end);
+    produce(ring, {.keys = args.kv.pool + blockIdx.x * kKvHeadElements,
+                   .table = args.kv.block_tables + int64_t{tile.sequence} * args.kv.table_stride,
+                   .block_stride = args.kv.block_stride,
+                   .end = end});
   } else {
     take_registers<kConsumerRegisters>();
     consume<kGroup>(ring, args, tile, end);
@@ -333,7 +359,7 @@ cudaError_t launch_group(const AttentionPromptArgs& args, const LaunchContext& c
   if (error != cudaSuccess) {
     return error;
   }
-  const dim3 grid(static_cast<uint32_t>(args.num_tiles), kNumKvHeads);
+  const dim3 grid(kNumKvHeads, static_cast<uint32_t>(args.num_tiles));  // a tile's heads one after the other
   return launch(attention_prompt_sm90_kernel<kGroup>,
                 {.grid = grid, .block = dim3(kThreads), .shared_bytes = kSharedBytes}, context, args);
 }

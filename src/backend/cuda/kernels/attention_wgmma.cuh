@@ -33,9 +33,50 @@ __device__ inline void wait_phase(uint32_t barrier, uint32_t parity) {
   }
 }
 
+// Arrives, and keeps the phase open until `bytes` more have been copied.
+__device__ inline void arrive_expecting(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// Copies `bytes` (a multiple of 16) that `barrier` then counts as copied.
+__device__ inline void copy_bulk(uint32_t target, const void* source, uint32_t bytes, uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(target),
+               "l"(source), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+
 // Makes this thread's writes to shared memory visible to the products that a later barrier lets start.
 __device__ inline void fence_for_products() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+__device__ inline uint4 load_shared(uint32_t address) {
+  uint4 value;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
+}
+
+__device__ inline void store_shared(uint32_t address, const uint4& value) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y), "r"(value.z),
+               "r"(value.w)
+               : "memory");
+}
+
+// A barrier of one warpgroup; 0 is that of __syncthreads().
+__device__ inline void sync_warpgroup(uint32_t barrier) {
+  asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
+}
+
+// A barrier of two warpgroups, one of which waits while the other only reports that it has come.
+__device__ inline void wait_for_other(uint32_t barrier) {
+  asm volatile("bar.sync %0, 256;" ::"r"(barrier) : "memory");
+}
+
+__device__ inline void let_other_go(uint32_t barrier) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(barrier) : "memory");
 }
 
 template <uint32_t kRegisters>
