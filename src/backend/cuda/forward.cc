@@ -119,6 +119,7 @@ void Pass::attention(const RowGroup& group, int32_t layer) {
                                   .q = w_.q + row * dims_.query_width(),
                                   .positions = tables_.positions + row,
                                   .sequences = tables_.sequences + row,
+                                  .settled = tables_.settled + row,
                                   .high = bits_of(out.high),
                                   .low = bits_of(out.low),
                                   .workspace = w_.attention,

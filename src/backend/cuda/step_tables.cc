@@ -52,6 +52,7 @@ StepTables StepTables::at(std::byte* base, const StepShape& shape, size_t& bytes
   take(tables.source, shape.num_rows());
   take(tables.positions, shape.num_rows());
   take(tables.sequences, shape.num_rows());
+  take(tables.settled, shape.num_rows());
   take(tables.head_rows, shape.num_heads());
   take(tables.tiles, shape.num_tiles);
   take(tables.block_tables, int64_t{shape.num_sequences} * shape.max_blocks);
@@ -114,6 +115,7 @@ void fill_tables(const Batch& batch, const StepPlan& plan, int32_t num_query_hea
       tables.source[row] = input.from_row >= 0 ? previous_slots[static_cast<size_t>(input.from_row)] : -1;
       tables.positions[row] = span.first_position + t;
       tables.sequences[row] = static_cast<int32_t>(s);
+      tables.settled[row] = span.first_position;
     }
     int32_t* table = tables.block_tables + s * static_cast<size_t>(plan.shape.max_blocks);
     int32_t* rest = std::ranges::copy(span.block_table, table).out;

@@ -32,6 +32,7 @@ struct StepTables {
   int32_t* source;        // [num_rows] index into the ids that the step before sampled, or -1
   int32_t* positions;     // [num_rows]
   int32_t* sequences;     // [num_rows] row of block_tables
+  int32_t* settled;       // [num_rows] positions of the sequence whose K and V earlier steps have written
   int32_t* head_rows;     // [num_heads]
   PromptTile* tiles;      // [num_tiles]
   int32_t* block_tables;  // [num_sequences][max_blocks]
