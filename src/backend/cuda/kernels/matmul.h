@@ -46,7 +46,8 @@ struct MatmulArgs {
 // How the kernels for generated rows share a matrix's work out. Bits do not depend on it.
 struct GeneratedPlan {
   int32_t num_partials;  // 1, or kNumSlices: `out` holds that many sums, to be added up in order
-  int32_t row_tiles;     // of a warp
+  int32_t row_tiles;     // of a warp, by mma.sync with partial sums
+  int32_t num_clusters;  // of blocks, by wgmma; 0 where mma.sync does the work
 };
 GeneratedPlan plan_generated_matmul(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms);
 
