@@ -1,33 +1,43 @@
 // Which kernel computes a product of generated rows.
 #include "backend/cuda/kernels/generated_matmul_variants.h"
+#include "backend/cuda/kernels/tensor_core.cuh"
 
 namespace kipp::cuda {
 namespace {
 
-// As Device::has_wgmma(), of the current device.
-bool has_wgmma() {
+// Of the current device: 10 · major + minor.
+int32_t compute_capability() {
   int device = 0;
   int major = 0;
   int minor = 0;
-  return cudaGetDevice(&device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess && major == 9 &&
-         minor == 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess) {
+    return 0;
+  }
+  return 10 * major + minor;
 }
 
 }  // namespace
 
 GeneratedPlan plan_generated_matmul(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms) {
-  if (matrix.type == WeightType::kBf16 && has_wgmma()) {
-    return {.num_partials = 1, .row_tiles = 0, .num_clusters = plan_wgmma_clusters(matrix, num_rows, num_sms)};
+  const int32_t capability = compute_capability();
+  if (matrix.type == WeightType::kBf16 && capability == 90) {
+    return {.num_partials = 1, .num_clusters = plan_wgmma_clusters(matrix, num_rows, num_sms)};
   }
+  if (matrix.type != WeightType::kBf16 && capability >= 90 && can_stream(matrix, num_rows)) {
+    return {.num_partials = 1, .num_blocks = plan_stream_blocks(matrix, num_rows, num_sms)};
+  }
+  if (num_rows <= kFewRows) return {.num_partials = 1};
   const int32_t blocks = matrix.padded_rows / (kTileRows * kManyWarps * 2) * kNumSlices;
-  return {
-      .num_partials = num_rows <= kFewRows ? 1 : kNumSlices, .row_tiles = blocks < num_sms ? 1 : 2, .num_clusters = 0};
+  return {.num_partials = kNumSlices, .row_tiles = blocks < num_sms ? 1 : 2};
 }
 
-cudaError_t generated_matmul(const MatmulArgs& args, GeneratedPlan plan, const LaunchContext& context) {
+cudaError_t generated_matmul(const MatmulArgs& given, GeneratedPlan plan, const LaunchContext& context) {
+  MatmulArgs args = given;
+  if (args.matrix.type == WeightType::kAffine4Gs32) args.out_scale *= kAffine4SumScale;
   if (plan.num_clusters > 0) return generated_matmul_wgmma(args, plan.num_clusters, context);
+  if (plan.num_blocks > 0) return generated_matmul_stream(args, plan.num_blocks, context);
   if (plan.num_partials == 1) return few_rows_matmul(args, context);
   return args.swiglu ? cudaErrorInvalidValue : many_rows_matmul(args, plan.row_tiles, context);
 }

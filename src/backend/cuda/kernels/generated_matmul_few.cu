@@ -35,9 +35,13 @@ __device__ ActivationFragment few_activations(const std::byte* shared, int32_t g
 
 // Lanes 4g + t hold parts of token g's sum; wanted are those of tokens 2t and 2t + 1.
 __device__ float2 few_sums(const ActivationFragment& x) {
-  float sum = sum_of_activations(x);
-  sum += __shfl_xor_sync(0xFFFFFFFFU, sum, 1);
-  sum += __shfl_xor_sync(0xFFFFFFFFU, sum, 2);
+  const float part = sum_of_activations(x);
+  float parts[4];
+#pragma unroll
+  for (int32_t i = 0; i < 4; ++i) {
+    parts[i] = __shfl_sync(0xFFFFFFFFU, part, static_cast<int32_t>(threadIdx.x) % 32 / 4 * 4 + i);
+  }
+  const float sum = sum_of_group(parts[0], parts[1], parts[2], parts[3]);
   const int32_t t = static_cast<int32_t>(threadIdx.x) % 4;
   return {__shfl_sync(0xFFFFFFFFU, sum, 8 * t), __shfl_sync(0xFFFFFFFFU, sum, 8 * t + 4)};
 }

@@ -52,7 +52,7 @@ __device__ void sum_stage(const std::byte* shared, float* sums) {
     for (int32_t t = 0; t < 4; ++t) {
       part[t] = sum_of_activations(activations_at<tokens, terms>(shared, i % tokens, i / tokens, t));
     }
-    sums[i] = (part[0] + part[1]) + (part[2] + part[3]);
+    sums[i] = sum_of_group(part[0], part[1], part[2], part[3]);
   }
 }
 
