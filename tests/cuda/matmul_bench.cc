@@ -1,5 +1,5 @@
-// How fast the products run: GB/s of weights for generated rows, TFLOP/s for prompt rows. Weights rotate among copies so
-// that they come from memory, not from the cache.
+// How fast the products run: GB/s of weights for generated rows, TFLOP/s for prompt rows. Weights rotate among copies
+// so that they come from memory, not from the cache.
 #include <cstdio>
 
 #include "backend/cuda/kernels/matmul.h"
@@ -8,6 +8,8 @@
 
 namespace kipp::cuda {
 namespace {
+
+constexpr int32_t kSms = 132;
 
 struct Weights {
   std::vector<DeviceArray<std::byte>> tiles, scales;
@@ -67,37 +69,97 @@ float time_us(int32_t calls, const Call& call) {
   return best;
 }
 
+double bytes_of(const DeviceMatrix& m) {
+  return static_cast<double>(num_tiles(m.rows, m.columns)) * (tile_bytes(m.type) + tile_scale_bytes(m.type));
+}
+
+// Activations of any product here, finite.
+struct Input {
+  static constexpr int32_t kMost = 2048;
+  DeviceArray<uint16_t> terms;
+
+  explicit Input(int32_t columns) : terms(random(columns)) {}
+  const __half* get() const { return reinterpret_cast<const __half*>(terms.get()); }
+
+ private:
+  static std::vector<uint16_t> random(int32_t columns) {
+    std::vector<uint16_t> x(static_cast<size_t>(kMost) * static_cast<size_t>(padded(columns, kPaddedColumns)));
+    std::mt19937 engine(2);
+    for (uint16_t& value : x) value = static_cast<uint16_t>(engine() & 0xBBFFU);
+    return x;
+  }
+};
+
+MatmulArgs args_for(const DeviceMatrix& matrix, const Input& x, const DeviceArray<float>& out, int32_t num_rows) {
+  return {.matrix = matrix,
+          .x = {x.get(), x.get(), matrix.padded_columns},
+          .to = {.out = out.get(),
+                 .partial_stride = int64_t{num_rows} * matrix.rows,
+                 .stride = matrix.rows,
+                 .width = matrix.rows},
+          .out_scale = 1.0F,
+          .num_rows = num_rows,
+          .swiglu = false};
+}
+
 void run(const char* name, int32_t rows, int32_t columns, bool prompts) {
   for (const WeightType type : {WeightType::kBf16, WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
     if (prompts && type != WeightType::kBf16) continue;
     const Weights weights(type, rows, columns);
     const auto count = static_cast<int32_t>(weights.copies.size());
-    constexpr int32_t kMost = 2048;
-    std::vector<uint16_t> x(static_cast<size_t>(kMost) * static_cast<size_t>(padded(columns, kPaddedColumns)));
-    std::mt19937 engine(2);
-    for (uint16_t& value : x) value = static_cast<uint16_t>(engine() & 0xBBFFU);
-    const DeviceArray<uint16_t> high(x);
-    const DeviceArray<float> out(static_cast<size_t>(int64_t{rows} * (prompts ? kMost : 64 * kNumSlices)));
+    const Input x(columns);
+    const DeviceArray<float> out(static_cast<size_t>(int64_t{rows} * (prompts ? Input::kMost : 64 * kNumSlices)));
     for (const int32_t num_rows : prompts ? std::vector{64, 256, 512, 1024, 2048} : std::vector{1, 2, 8, 16, 32, 64}) {
       const auto call = [&](int32_t i, const LaunchContext& context) {
         const DeviceMatrix& matrix = weights.copies[static_cast<size_t>(i % count)];
-        const auto* half = reinterpret_cast<const __half*>(high.get());
-        MatmulArgs args{.matrix = matrix,
-                        .x = {half, half, matrix.padded_columns},
-                        .to = {.out = out.get(), .partial_stride = int64_t{num_rows} * rows, .stride = rows, .width = rows},
-                        .out_scale = 1.0F,
-                        .num_rows = num_rows,
-                        .swiglu = false};
-        if (!prompts) return generated_matmul(args, plan_generated_matmul(matrix, num_rows, 132), context);
+        const MatmulArgs args = args_for(matrix, x, out, num_rows);
+        if (!prompts) return generated_matmul(args, plan_generated_matmul(matrix, num_rows, kSms), context);
         CUtensorMap map;
-        make_activation_map(map, half, kMost, matrix.padded_columns);
-        return prompt_matmul_wgmma(args, map, 132, context);
+        make_activation_map(map, x.get(), Input::kMost, matrix.padded_columns);
+        return prompt_matmul_wgmma(args, map, kSms, context);
       };
       const float us = time_us(4 * count, call);
-      const double bytes = static_cast<double>(num_tiles(rows, columns)) * (tile_bytes(type) + tile_scale_bytes(type));
       const double flops = 2.0 * rows * columns * num_rows;
-      std::printf("%-10s type %d %5d rows: %8.2f us %7.0f GB/s %6.1f TFLOP/s\n", name, static_cast<int>(type), num_rows, us,
-                  bytes / us * 1e-3, flops / us * 1e-6);
+      std::printf("%-10s type %d %5d rows: %8.2f us %7.0f GB/s %6.1f TFLOP/s\n", name, static_cast<int>(type), num_rows,
+                  us, bytes_of(weights.copies.front()) / us * 1e-3, flops / us * 1e-6);
+    }
+  }
+}
+
+// The four products of a layer, one after the other, each waiting for the one before as in a model.
+void run_layer(const char* name, int32_t hidden, int32_t query_width, int32_t qkv_width, int32_t ffn) {
+  for (const WeightType type : {WeightType::kBf16, WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
+    const std::vector<Weights> products = [&] {
+      std::vector<Weights> made;
+      made.emplace_back(type, qkv_width, hidden);
+      made.emplace_back(type, hidden, query_width);
+      made.emplace_back(type, 2 * ffn, hidden);
+      made.emplace_back(type, hidden, ffn);
+      return made;
+    }();
+    double bytes = 0;
+    for (const Weights& weights : products) bytes += bytes_of(weights.copies.front());
+    const Input x(std::max(ffn, query_width));
+    const DeviceArray<float> out(static_cast<size_t>(int64_t{2 * ffn} * 64 * kNumSlices));
+    const DeviceArray<__half> activated(static_cast<size_t>(padded(ffn, kPaddedColumns) * 128));
+    for (const int32_t num_rows : {1, 2, 4, 8, 16, 32, 64}) {
+      const auto call = [&](int32_t i, const LaunchContext& context) {
+        const auto& copies = products[static_cast<size_t>(i % 4)].copies;
+        const DeviceMatrix& matrix = copies[static_cast<size_t>(i / 4) % copies.size()];
+        MatmulArgs args = args_for(matrix, x, out, num_rows);
+        const GeneratedPlan plan = plan_generated_matmul(matrix, num_rows, kSms);
+        if (i % 4 == 2 && plan.num_partials == 1) {
+          args.swiglu = true;
+          args.to = {.high = activated.get(),
+                     .low = activated.get() + padded(ffn, kPaddedColumns) * 64,
+                     .stride = static_cast<int32_t>(padded(ffn, kPaddedColumns)),
+                     .width = ffn};
+        }
+        return generated_matmul(args, plan, context);
+      };
+      const float us = 4 * time_us(4 * 24, call);
+      std::printf("%-10s type %d %5d rows: %8.2f us a layer, %7.0f GB/s\n", name, static_cast<int>(type), num_rows, us,
+                  bytes / us * 1e-3);
     }
   }
 }
@@ -107,12 +169,17 @@ void run(const char* name, int32_t rows, int32_t columns, bool prompts) {
 
 int main() {
   using kipp::cuda::run;
+  using kipp::cuda::run_layer;
+  run_layer("4B layer", 2560, 4096, 6144, 9728);
+  run_layer("0.6B layer", 1024, 2048, 4096, 3072);
   for (const bool prompts : {false, true}) {
     run("4B qkv", 6144, 2560, prompts);
     run("4B out", 2560, 4096, prompts);
     run("4B gateup", 19456, 2560, prompts);
     run("4B down", 2560, 9728, prompts);
     run("0.6B qkv", 4096, 1024, prompts);
+    run("0.6B out", 1024, 2048, prompts);
+    run("0.6B gateup", 6144, 1024, prompts);
     run("0.6B down", 1024, 3072, prompts);
     if (!prompts) run("4B head", 151936, 2560, prompts);
   }

@@ -1,6 +1,12 @@
 // Products of both row classes against double precision, and the rule that a row's bits depend on nothing else.
 #include "backend/cuda/kernels/matmul.h"
 
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "backend/cuda/kernels/swiglu.h"
+#include "backend/cuda/scales.h"
 #include "cuda/packed_matrix.h"
 
 namespace kipp::cuda {
@@ -8,6 +14,11 @@ namespace {
 
 constexpr WeightType kTypes[] = {WeightType::kBf16, WeightType::kQ8_0, WeightType::kAffine4Gs32};
 constexpr int32_t kSms = 132;
+
+// Two FP16 terms leave 2^-22 of an activation, and the sums' roundings are far below the rest of this bound.
+constexpr double kGeneratedBound = 0x1p-17;
+// Activation and weight rounded to FP16 once each.
+constexpr double kPromptBound = 0x1p-10;
 
 class CudaMatmulTest : public CudaTest {
  protected:
@@ -18,27 +29,81 @@ class CudaMatmulTest : public CudaTest {
     }
   }
 
-  // [num_rows][rows], sums of slices added up as the readers do.
+  // [num_rows][rows], sums of slices added up as the readers do. What lies between and behind the rows must stay as it
+  // is.
   static std::vector<float> generated(const PackedMatrix& packed, const SplitActivations& x, int32_t num_rows) {
     const int32_t width = packed.matrix.rows;
+    const int32_t stride = width + 3;
     const GeneratedPlan plan = plan_generated_matmul(packed.matrix, num_rows, kSms);
-    const int64_t partial_stride = int64_t{num_rows} * width;
+    const int64_t partial_stride = int64_t{num_rows + 2} * stride;
     const DeviceArray<float> out(std::vector<float>(static_cast<size_t>(partial_stride * plan.num_partials), poison()));
-    const MatmulArgs args{.matrix = packed.matrix,
-                          .x = x.view(),
-                          .to = {.out = out.get(), .partial_stride = partial_stride, .stride = width, .width = width},
-                          .out_scale = packed.matrix.type == WeightType::kBf16 ? 1.0F / packed.matrix.fp16_scale : 1.0F,
-                          .num_rows = num_rows,
-                          .swiglu = false};
+    MatmulArgs args = generated_args(packed.matrix, x, num_rows);
+    args.to = {.out = out.get(), .partial_stride = partial_stride, .stride = stride, .width = width};
     EXPECT_EQ(generated_matmul(args, plan, {}), cudaSuccess);
-    std::vector<float> sums = out.read();
-    for (int64_t i = 0; i < partial_stride; ++i) {
-      for (int32_t p = 1; p < plan.num_partials; ++p) {
-        sums[static_cast<size_t>(i)] += sums[static_cast<size_t>(p * partial_stride + i)];
+    const std::vector<float> found = out.read();
+    std::vector<float> sums(static_cast<size_t>(num_rows * width));
+    for (int64_t i = 0; i < std::ssize(found); ++i) {
+      const int64_t row = i % partial_stride / stride;
+      const int64_t column = i % stride;
+      const float value = found[static_cast<size_t>(i)];
+      if (row >= num_rows || column >= width) {
+        EXPECT_TRUE(is_poison(value)) << "row " << row << ", column " << column;
+      } else if (i < partial_stride) {
+        sums[static_cast<size_t>(row * width + column)] = value;
+      } else {
+        sums[static_cast<size_t>(row * width + column)] += value;
       }
     }
-    sums.resize(static_cast<size_t>(partial_stride));
     return sums;
+  }
+
+  static MatmulArgs generated_args(const DeviceMatrix& matrix, const SplitActivations& x, int32_t num_rows) {
+    return {.matrix = matrix,
+            .x = x.view(),
+            .to = {},
+            .out_scale = matrix.type == WeightType::kBf16 ? 1.0F / matrix.fp16_scale : 1.0F,
+            .num_rows = num_rows,
+            .swiglu = false};
+  }
+
+  // high + low of the gated activation, [num_rows][rows / 2]: by the product itself or from the sums that it leaves.
+  static std::vector<float> gated(const PackedMatrix& packed, const SplitActivations& x, int32_t num_rows) {
+    constexpr uint16_t kPoison = 0x7EAD;
+    const int32_t width = packed.matrix.rows / 2;
+    const int32_t stride = width + 8;
+    const auto count = static_cast<size_t>((num_rows + 1) * stride);
+    const DeviceArray<uint16_t> high(std::vector<uint16_t>(count, kPoison));
+    const DeviceArray<uint16_t> low(std::vector<uint16_t>(count, kPoison));
+    auto* first = reinterpret_cast<__half*>(high.get());
+    auto* second = reinterpret_cast<__half*>(low.get());
+    const GeneratedPlan plan = plan_generated_matmul(packed.matrix, num_rows, kSms);
+    MatmulArgs args = generated_args(packed.matrix, x, num_rows);
+    const int64_t partial_stride = int64_t{num_rows} * 2 * width;
+    const DeviceArray<float> partials(static_cast<size_t>(partial_stride * plan.num_partials));
+    if (plan.num_partials == 1) {
+      args.swiglu = true;
+      args.to = {.high = first, .low = second, .stride = stride, .width = width};
+      EXPECT_EQ(generated_matmul(args, plan, {}), cudaSuccess);
+    } else {
+      args.to = {.out = partials.get(), .partial_stride = partial_stride, .stride = 2 * width, .width = 2 * width};
+      EXPECT_EQ(generated_matmul(args, plan, {}), cudaSuccess);
+      EXPECT_EQ(
+          swiglu({partials.get(), partial_stride, plan.num_partials, 2 * width, first, second, num_rows, width, stride},
+                 {}),
+          cudaSuccess);
+    }
+    std::vector<float> values;
+    const std::vector<uint16_t> a = high.read();
+    const std::vector<uint16_t> b = low.read();
+    for (size_t i = 0; i < count; ++i) {
+      const auto column = static_cast<int32_t>(i) % stride;
+      if (column < width && static_cast<int32_t>(i) / stride < num_rows) {
+        values.push_back(half_value(a[i]) + half_value(b[i]));
+      } else {
+        EXPECT_TRUE(a[i] == kPoison && b[i] == kPoison) << "element " << i;
+      }
+    }
+    return values;
   }
 
   std::vector<float> prompt(const PackedMatrix& packed, const SplitActivations& x, int32_t num_rows, int32_t num_sms,
@@ -70,20 +135,26 @@ class CudaMatmulTest : public CudaTest {
     return out.read();
   }
 
+  // Of a weight row: the product with x, and the sum of its terms' magnitudes.
+  static std::pair<double, double> packed_sum(const PackedMatrix& packed, int32_t row, std::span<const float> x) {
+    double sum = 0.0;
+    double magnitude = 0.0;
+    const size_t first = static_cast<size_t>(row) * x.size();
+    for (size_t c = 0; c < x.size(); ++c) {
+      sum += packed.stored.weights[first + c] * static_cast<double>(x[c]);
+      magnitude += packed.stored.magnitudes[first + c] * std::abs(static_cast<double>(x[c]));
+    }
+    return {sum, magnitude};
+  }
+
   // Every element within `bound` of the sum of its products' magnitudes.
   static void check(const PackedMatrix& packed, const std::vector<float>& x, const std::vector<float>& found,
                     int32_t num_rows, double bound) {
     const StoredMatrix& stored = packed.stored;
     for (int32_t t = 0; t < num_rows; ++t) {
+      const std::span<const float> row(x.data() + int64_t{t} * stored.columns, static_cast<size_t>(stored.columns));
       for (int32_t r = 0; r < stored.rows; ++r) {
-        double sum = 0.0;
-        double magnitude = 0.0;
-        for (int32_t c = 0; c < stored.columns; ++c) {
-          const auto w = static_cast<size_t>(int64_t{r} * stored.columns + c);
-          const auto value = static_cast<double>(x[static_cast<size_t>(int64_t{t} * stored.columns + c)]);
-          sum += stored.weights[w] * value;
-          magnitude += stored.magnitudes[w] * std::abs(value);
-        }
+        const auto [sum, magnitude] = packed_sum(packed, r, row);
         const auto result = static_cast<double>(found[static_cast<size_t>(int64_t{t} * stored.rows + r)]);
         ASSERT_LE(std::abs(result - sum), bound * magnitude)
             << "type " << static_cast<int>(stored.type) << ", " << num_rows << " rows, " << stored.rows << " × "
@@ -94,11 +165,6 @@ class CudaMatmulTest : public CudaTest {
 
   int major_ = 0;
 };
-
-// Two FP16 terms leave 2^-22 of an activation, and the sums' roundings are far below the rest of this bound.
-constexpr double kGeneratedBound = 0x1p-17;
-// Activation and weight rounded to FP16 once each.
-constexpr double kPromptBound = 0x1p-10;
 
 TEST_F(CudaMatmulTest, GeneratedRowsMatchDoublePrecision) {
   Draw draw(1);
@@ -123,10 +189,42 @@ TEST_F(CudaMatmulTest, AGeneratedRowDoesNotDependOnItsMates) {
       constexpr int32_t kMost = 130;
       const std::vector<float> x = draw.floats(static_cast<size_t>(kMost * columns), 2.0F);
       const std::vector<float> all = generated(packed, SplitActivations(x, kMost, columns), kMost);
-      for (const int32_t num_rows : {1, 2, 3, 5, 8, 12, 16, 20, 32, 33, 64, 65}) {
+      for (const int32_t num_rows : {1, 2, 3, 5, 8, 9, 12, 16, 17, 20, 32, 33, 64, 65, 129}) {
         const std::vector<float> some = generated(packed, SplitActivations(x, num_rows, columns), num_rows);
         for (size_t i = 0; i < some.size(); ++i) {
           ASSERT_EQ(some[i], all[i]) << "type " << static_cast<int>(type) << ", " << num_rows << " rows, element " << i;
+        }
+      }
+    }
+  }
+}
+
+// Gate rows and up rows take turns by eight.
+TEST_F(CudaMatmulTest, GatedRowsMatchDoublePrecision) {
+  Draw draw(5);
+  constexpr double kLargestHalf = 65504.0;
+  for (const WeightType type : kTypes) {
+    for (const auto& [rows, columns] : {std::pair{208, 512}, {4224, 256}}) {
+      const PackedMatrix packed(draw, type, rows, columns);
+      for (const int32_t num_rows : {1, 2, 7, 16, 30, 66}) {
+        const std::vector<float> x = draw.floats(static_cast<size_t>(num_rows * columns), 0.25F);
+        const std::vector<float> found = gated(packed, SplitActivations(x, num_rows, columns), num_rows);
+        for (int32_t i = 0; i < num_rows * rows / 2; ++i) {
+          const std::span<const float> row(x.data() + i / (rows / 2) * columns, static_cast<size_t>(columns));
+          const int32_t at = i % (rows / 2);
+          const auto [gate, gate_magnitude] = packed_sum(packed, at / 8 * 16 + at % 8, row);
+          const auto [up, up_magnitude] = packed_sum(packed, at / 8 * 16 + at % 8 + 8, row);
+          const double silu = gate / (1.0 + std::exp(-gate));
+          const double expected = silu * up * static_cast<double>(kSwigluScale);
+          if (std::abs(expected) > 0.99 * kLargestHalf) continue;  // infinite, as scales.h says
+          // silu's slope is below 1.1; two FP16 terms leave 2^-22, or half of FP16's smallest number.
+          const double error = kGeneratedBound *
+                                   (1.1 * gate_magnitude * (std::abs(up) + up_magnitude * kGeneratedBound) +
+                                    std::abs(silu) * up_magnitude) *
+                                   static_cast<double>(kSwigluScale) +
+                               0x1p-20 * std::abs(expected) + 0x1p-24;
+          ASSERT_NEAR(static_cast<double>(found[static_cast<size_t>(i)]), expected, error)
+              << "type " << static_cast<int>(type) << ", " << num_rows << " rows, element " << i;
         }
       }
     }
@@ -162,7 +260,8 @@ TEST_F(CudaMatmulTest, APromptRowDoesNotDependOnItsMatesNorOnTheTiles) {
     const std::vector<float> all = prompt(packed, SplitActivations(x, kMost, columns), kMost, kSms, false);
     for (const int32_t num_rows : {1, 7, 64, 65, 128, 160, 192, 255, 256, 400, 640, 799}) {
       for (const int32_t num_sms : {1, 5, 11, 40, kSms}) {
-        const std::vector<float> some = prompt(packed, SplitActivations(x, num_rows, columns), num_rows, num_sms, false);
+        const std::vector<float> some =
+            prompt(packed, SplitActivations(x, num_rows, columns), num_rows, num_sms, false);
         for (size_t i = 0; i < some.size(); ++i) {
           ASSERT_EQ(some[i], all[i]) << num_rows << " rows, " << num_sms << " multiprocessors, element " << i;
         }

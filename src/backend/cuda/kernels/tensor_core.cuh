@@ -37,7 +37,8 @@ __device__ inline void wait_for_copies() {
 __device__ inline void mma_16x8x16(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
                                    uint32_t b1) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
@@ -47,13 +48,17 @@ __device__ inline void mma_16x8x16(float (&d)[4], uint32_t a0, uint32_t a1, uint
 struct WeightFragment {
   uint32_t low_row[4], high_row[4];  // rows g and g + 8, two FP16 each
   float low_scale, high_scale;       // quantised: of the group
-  float low_bias, high_bias;         // AFFINE4: bias + 8 · scale, since its quants come less 8
+  float low_bias, high_bias;         // AFFINE4: likewise
 };
 
 // The same of the activations of token g: two FP16 terms, whose sum is the activation.
 struct ActivationFragment {
   uint4 high, low;
 };
+
+// AFFINE4's quants enter as FP16's subnormal numbers (quantized_tiles.cuh), so all its sums carry this factor until
+// the end: what they are multiplied by then.
+constexpr float kAffine4SumScale = 0x1p24F;
 
 // The sum of a lane's 8 activations, always in this order.
 __device__ inline float sum_of_activations(const ActivationFragment& x) {
@@ -70,33 +75,79 @@ __device__ inline float sum_of_activations(const ActivationFragment& x) {
   return sum;
 }
 
-// sum += w · x over a group of 32 columns, x in `terms` FP16 terms. x_sum: of columns 2t and 2t + 1 (tokens) of the tile,
-// the activations' sum over the group; only AFFINE4 reads it.
+// From the sums of the four lanes that share a group's activations to what multiply_group takes.
+__device__ inline float sum_of_group(float t0, float t1, float t2, float t3) {
+  return ((t0 + t1) + (t2 + t3)) * (1.0F / kAffine4SumScale);
+}
+
+// d += w · x over the 16 columns that pieces i and j of the fragments hold, x in `terms` FP16 terms.
+template <int32_t terms>
+__device__ inline void multiply_pieces(float (&d)[4], const WeightFragment& w, int32_t i, int32_t j, uint2 high,
+                                       uint2 low) {
+  mma_16x8x16(d, w.low_row[i], w.high_row[i], w.low_row[j], w.high_row[j], high.x, high.y);
+  if constexpr (terms == 2) mma_16x8x16(d, w.low_row[i], w.high_row[i], w.low_row[j], w.high_row[j], low.x, low.y);
+}
+
+// sum += part · scale + x_sum · bias, for rows g and g + 8.
+__device__ inline void add_scaled(float (&sum)[4], const float (&part)[4], float low_scale, float high_scale) {
+  sum[0] = __fmaf_rn(part[0], low_scale, sum[0]);
+  sum[1] = __fmaf_rn(part[1], low_scale, sum[1]);
+  sum[2] = __fmaf_rn(part[2], high_scale, sum[2]);
+  sum[3] = __fmaf_rn(part[3], high_scale, sum[3]);
+}
+
+// sum += w · x over a group of 32 columns, x in `terms` FP16 terms. x_sum: sum_of_group() of tokens 2t and 2t + 1 of
+// the tile; only AFFINE4 reads it.
 template <WeightType type, int32_t terms>
 __device__ inline void multiply_group(float (&sum)[4], const WeightFragment& w, const ActivationFragment& x,
                                       float2 x_sum) {
-  float part[4] = {};
-  float(&d)[4] = type == WeightType::kBf16 ? sum : part;
-  mma_16x8x16(d, w.low_row[0], w.high_row[0], w.low_row[1], w.high_row[1], x.high.x, x.high.y);
-  if constexpr (terms == 2) {
-    mma_16x8x16(d, w.low_row[0], w.high_row[0], w.low_row[1], w.high_row[1], x.low.x, x.low.y);
+  if constexpr (type == WeightType::kBf16) {
+    multiply_pieces<terms>(sum, w, 0, 1, {x.high.x, x.high.y}, {x.low.x, x.low.y});
+    multiply_pieces<terms>(sum, w, 2, 3, {x.high.z, x.high.w}, {x.low.z, x.low.w});
+  } else if constexpr (type == WeightType::kQ8_0) {
+    float part[4] = {};
+    multiply_pieces<terms>(part, w, 0, 1, {x.high.x, x.high.y}, {x.low.x, x.low.y});
+    multiply_pieces<terms>(part, w, 2, 3, {x.high.z, x.high.w}, {x.low.z, x.low.w});
+    add_scaled(sum, part, w.low_scale, w.high_scale);
+  } else {
+    float part[4] = {};
+    float part16[4] = {};  // odd pieces hold 16 times their quants
+    multiply_pieces<terms>(part, w, 0, 2, {x.high.x, x.high.z}, {x.low.x, x.low.z});
+    multiply_pieces<terms>(part16, w, 1, 3, {x.high.y, x.high.w}, {x.low.y, x.low.w});
+#pragma unroll
+    for (int32_t i = 0; i < 4; ++i) part[i] = __fmaf_rn(part16[i], 0.0625F, part[i]);
+    add_scaled(sum, part, w.low_scale, w.high_scale);
+    const float x_sums[4] = {x_sum.x, x_sum.y, x_sum.x, x_sum.y};
+    add_scaled(sum, x_sums, w.low_bias, w.high_bias);
   }
-  mma_16x8x16(d, w.low_row[2], w.high_row[2], w.low_row[3], w.high_row[3], x.high.z, x.high.w);
-  if constexpr (terms == 2) {
-    mma_16x8x16(d, w.low_row[2], w.high_row[2], w.low_row[3], w.high_row[3], x.low.z, x.low.w);
+}
+
+// What a lane needs of a group of 32 columns of a tile. tile: of quantised weights, as weight_tiles.h says; scales:
+// those of this lane's rows.
+template <WeightType type>
+__device__ inline WeightFragment quantized_fragment(const std::byte* tile, const std::byte* scales, int32_t group) {
+  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+  WeightFragment w{};
+  if constexpr (type == WeightType::kQ8_0) {
+    const auto quants = *reinterpret_cast<const uint4*>(tile + (group * 32 + lane) * 16);
+    q8_to_half({quants.x, quants.y}, w.low_row);
+    q8_to_half({quants.z, quants.w}, w.high_row);
+    const auto pair = *reinterpret_cast<const __half2*>(scales + group * 4);
+    w.low_scale = __low2float(pair);
+    w.high_scale = __high2float(pair);
+  } else {
+    const auto quants = *reinterpret_cast<const uint2*>(tile + lane * 16 + group * 8);
+    affine4_to_half(quants.x, w.low_row);
+    affine4_to_half(quants.y, w.high_row);
+    const auto words = *reinterpret_cast<const uint2*>(scales + group * 8);
+    const auto low = *reinterpret_cast<const __half2*>(&words.x);
+    const auto high = *reinterpret_cast<const __half2*>(&words.y);
+    w.low_scale = __low2float(low);
+    w.low_bias = __high2float(low);
+    w.high_scale = __low2float(high);
+    w.high_bias = __high2float(high);
   }
-  if constexpr (type != WeightType::kBf16) {
-    sum[0] = __fmaf_rn(part[0], w.low_scale, sum[0]);
-    sum[1] = __fmaf_rn(part[1], w.low_scale, sum[1]);
-    sum[2] = __fmaf_rn(part[2], w.high_scale, sum[2]);
-    sum[3] = __fmaf_rn(part[3], w.high_scale, sum[3]);
-  }
-  if constexpr (type == WeightType::kAffine4Gs32) {
-    sum[0] = __fmaf_rn(x_sum.x, w.low_bias, sum[0]);
-    sum[1] = __fmaf_rn(x_sum.y, w.low_bias, sum[1]);
-    sum[2] = __fmaf_rn(x_sum.x, w.high_bias, sum[2]);
-    sum[3] = __fmaf_rn(x_sum.y, w.high_bias, sum[3]);
-  }
+  return w;
 }
 
 // One warp's tiles of 16 rows on their way to registers. Each lane copies what it itself will need, so that no other
@@ -107,7 +158,7 @@ struct WeightStream {
   static constexpr int32_t kLaneBytes = tile_bytes(type) / 32;
   static constexpr int32_t kStageBytes = 32 * (kLaneBytes + kScaleBytes);  // of one warp
 
-  const std::byte* tiles;   // of this warp's rows
+  const std::byte* tiles;  // of this warp's rows
   const std::byte* scales;
 
   __device__ WeightStream(const DeviceMatrix& matrix, int32_t row_tile) {
@@ -140,30 +191,14 @@ struct WeightStream {
   // group: 0 or 1, which 32 of the tile's columns.
   __device__ static WeightFragment fragment(const std::byte* shared, int32_t group) {
     const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-    WeightFragment w{};
     if constexpr (type == WeightType::kBf16) {
-      const auto low = *reinterpret_cast<const uint4*>(shared + ((group * 2) * 32 + lane) * 16);
-      const auto high = *reinterpret_cast<const uint4*>(shared + ((group * 2 + 1) * 32 + lane) * 16);
-      set(w.low_row, low);
-      set(w.high_row, high);
-    } else if constexpr (type == WeightType::kQ8_0) {
-      const auto quants = *reinterpret_cast<const uint4*>(shared + (group * 32 + lane) * 16);
-      q8_to_half({quants.x, quants.y}, w.low_row);
-      q8_to_half({quants.z, quants.w}, w.high_row);
-      const auto pair = *reinterpret_cast<const __half2*>(shared + 32 * kLaneBytes + lane * 8 + group * 4);
-      w.low_scale = __low2float(pair);
-      w.high_scale = __high2float(pair);
+      WeightFragment w{};
+      set(w.low_row, *reinterpret_cast<const uint4*>(shared + ((group * 2) * 32 + lane) * 16));
+      set(w.high_row, *reinterpret_cast<const uint4*>(shared + ((group * 2 + 1) * 32 + lane) * 16));
+      return w;
     } else {
-      const auto quants = *reinterpret_cast<const uint2*>(shared + lane * 16 + group * 8);
-      affine4_to_half(quants.x, w.low_row);
-      affine4_to_half(quants.y, w.high_row);
-      const auto* pairs = reinterpret_cast<const __half2*>(shared + 32 * kLaneBytes + lane * 16 + group * 8);
-      w.low_scale = __low2float(pairs[0]);
-      w.low_bias = __fmaf_rn(8.0F, w.low_scale, __high2float(pairs[0]));
-      w.high_scale = __low2float(pairs[1]);
-      w.high_bias = __fmaf_rn(8.0F, w.high_scale, __high2float(pairs[1]));
+      return quantized_fragment<type>(shared, shared + 32 * kLaneBytes + lane * kScaleBytes, group);
     }
-    return w;
   }
 
  private:

@@ -1,0 +1,25 @@
+// The kernels that generated_matmul() chooses from. Of one device and type all give a row the same bits.
+#pragma once
+
+#include "backend/cuda/kernels/matmul.h"
+
+namespace kipp::cuda {
+
+inline constexpr int32_t kFewRows = 2;  // that few_rows_matmul takes
+
+// mma.sync, up to kFewRows rows: every warp walks one slice of 16 weight rows by itself.
+cudaError_t few_rows_matmul(const MatmulArgs& args, const LaunchContext& context);
+// mma.sync, any number of rows: the warps of a block share the activations. Leaves kNumSlices sums.
+cudaError_t many_rows_matmul(const MatmulArgs& args, int32_t row_tiles, const LaunchContext& context);
+inline constexpr int32_t kManyWarps = 4;  // of its blocks, each with row_tiles tiles of rows
+
+// mma.sync of compute capability 9.0 on, quantised tiles, up to 8 rows whose activations fit in shared memory.
+bool can_stream(const DeviceMatrix& matrix, int32_t num_rows);
+int32_t plan_stream_blocks(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms);
+cudaError_t generated_matmul_stream(const MatmulArgs& args, int32_t num_blocks, const LaunchContext& context);
+
+// wgmma, FP16 tiles, any number of rows. num_clusters: plan_wgmma_clusters().
+cudaError_t generated_matmul_wgmma(const MatmulArgs& args, int32_t num_clusters, const LaunchContext& context);
+int32_t plan_wgmma_clusters(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms);
+
+}  // namespace kipp::cuda

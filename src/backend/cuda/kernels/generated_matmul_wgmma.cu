@@ -1,0 +1,308 @@
+// Products of generated rows of FP16 tiles on Hopper, bound by reading the weights. The blocks of a cluster share 64 or
+// 128 weight rows, each with one slice of the columns, and add their sums up through each other's shared memory. The
+// two terms of a row are columns of their own to the matrix unit, whose result for a column depends on nothing else.
+#include <algorithm>
+
+#include "backend/cuda/kernels/generated_matmul_variants.h"
+#include "backend/cuda/kernels/hopper.cuh"
+#include "backend/cuda/kernels/matmul_epilogue.cuh"
+#include "backend/cuda/kernels/tensor_core.cuh"
+#include "backend/cuda/kernels/wgmma.cuh"
+
+namespace kipp::cuda {
+namespace {
+
+constexpr int32_t kGroupRows = 64;  // weight rows of a warpgroup
+constexpr uint32_t kBlocks = kNumSlices;
+// With this much two blocks fit on a multiprocessor: the next product's weights arrive while this one's sums leave.
+constexpr int32_t kSharedOfTwo = 104 * 1024;
+constexpr int32_t kSharedOfOne = 224 * 1024;
+constexpr int32_t kPrefetchedStages =
+    12;  // asked for ahead of the previous kernel's end, besides those in shared memory
+
+// tokens: 8, 16, 32 or 64; groups: warpgroups that multiply.
+template <int32_t tokens, int32_t groups>
+struct Shape {
+  static constexpr int32_t kBlocksPerSm = tokens <= 16 ? 2 : 1;
+  static constexpr int32_t kWarps = 4 * groups;  // that multiply
+  static constexpr int32_t kActivationThreads = tokens <= 8 ? 32 : 128;
+  static constexpr int32_t kThreads = 32 * kWarps + 32 + kActivationThreads;
+  static constexpr int32_t kRowTiles = 4 * groups;
+  static constexpr int32_t kWeightBytes = kRowTiles * kFp16TileBytes;
+  static constexpr int32_t kStageBytes = kWeightBytes + 2 * tokens * kTileColumns * 2;
+  static constexpr int32_t kFragments = tokens / 8;  // of 16 weight rows: a float4 of each lane
+  static constexpr int32_t kSumBytes = kNumSlices * groups * kFragments * 32 * 16;
+  static constexpr int32_t kStages = ((kBlocksPerSm == 2 ? kSharedOfTwo : kSharedOfOne) - kSumBytes) / kStageBytes;
+  static constexpr int32_t kSharedBytes = kStages * kStageBytes + kSumBytes + 1024;  // 1,024 to align
+};
+
+// What a launch consists of: units of `groups` · 64 weight rows and `tokens` rows. A cluster does every
+// num_clusters'th.
+struct Work {
+  int32_t num_k;           // tiles of 64 columns of a slice
+  int32_t num_row_groups;  // of x
+  int32_t num_units;
+};
+
+template <int32_t stages>
+struct Barriers {
+  Barrier full[stages];
+  Barrier empty[stages];
+  Barrier sums_full;   // this block has all slices' sums of its part of a unit
+  Barrier sums_empty;  // every block of the cluster has read them
+};
+
+// Walks the stages of all units of this block, round and round through the ring.
+template <int32_t stages>
+struct Position {
+  int32_t unit = static_cast<int32_t>(blockIdx.x / kBlocks);
+  int32_t k = 0;
+  int32_t stage = 0;
+  uint32_t parity = 0;
+
+  __device__ void advance(const Work& work) {
+    if (++k == work.num_k) {
+      k = 0;
+      unit += static_cast<int32_t>(gridDim.x / kBlocks);
+    }
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1U;
+    }
+  }
+};
+
+// The warp that copies weights: lane r a tile of 16 rows.
+template <typename S>
+struct WeightCopier {
+  const MatmulArgs& args;
+  const Work& work;
+  std::byte* stages;
+  Barriers<S::kStages>& barriers;
+  Position<S::kStages> at{};
+
+  __device__ const std::byte* tile(const Position<S::kStages>& p, int32_t r) const {
+    const int64_t row_tile = int64_t{p.unit / work.num_row_groups} * S::kRowTiles + r;
+    const int32_t k = static_cast<int32_t>(blockIdx.x % kBlocks) * work.num_k + p.k;
+    return args.matrix.tiles + (row_tile * kNumSlices * work.num_k + k) * kFp16TileBytes;
+  }
+
+  __device__ void copy_stage() {
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+    Barrier& full = barriers.full[at.stage];
+    if (lane == 0) full.arrive_and_expect(S::kWeightBytes);
+    __syncwarp();
+    if (lane < S::kRowTiles) {
+      copy_bulk(shared_address(stages + at.stage * S::kStageBytes + lane * kFp16TileBytes), tile(at, lane),
+                kFp16TileBytes, full);
+    }
+    at.advance(work);
+  }
+
+  // What need not wait for the previous kernel: it fills the ring, and has the next stages brought nearer.
+  __device__ void begin() {
+    for (int32_t s = 0; s < S::kStages && at.unit < work.num_units; ++s) copy_stage();
+    if constexpr (S::kBlocksPerSm > 1) {
+      const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+      Position<S::kStages> ahead = at;
+      for (int32_t s = 0; s < kPrefetchedStages && ahead.unit < work.num_units; ++s, ahead.advance(work)) {
+        if (lane < S::kRowTiles) prefetch_bulk(tile(ahead, lane), kFp16TileBytes);
+      }
+    }
+  }
+
+  __device__ void finish() {
+    while (at.unit < work.num_units) {
+      barriers.empty[at.stage].wait(at.parity ^ 1U);
+      copy_stage();
+    }
+  }
+};
+
+// The threads that copy activations: rows of the operand are the high terms of `tokens` rows of x, then the low terms,
+// 128 bytes each; piece c of 16 bytes lies at c ^ (row % 8). Rows that x does not have stay what they are.
+template <int32_t tokens, typename S>
+__device__ void copy_activations(const MatmulArgs& args, const Work& work, std::byte* stages,
+                                 Barriers<S::kStages>& barriers) {
+  const int32_t index = static_cast<int32_t>(threadIdx.x) - (S::kThreads - S::kActivationThreads);
+  const int32_t piece = index % 8;
+  const int32_t first_row = index / 8;
+  const int32_t first_k = static_cast<int32_t>(blockIdx.x % kBlocks) * work.num_k;
+  for (Position<S::kStages> at; at.unit < work.num_units; at.advance(work)) {
+    const int32_t first_token = at.unit % work.num_row_groups * tokens;
+    const int64_t column = (first_k + at.k) * kTileColumns + piece * 8;
+    std::byte* to = stages + at.stage * S::kStageBytes + S::kWeightBytes;
+    barriers.empty[at.stage].wait(at.parity ^ 1U);
+#pragma unroll
+    for (int32_t i = 0; i < 2 * tokens; i += S::kActivationThreads / 8) {
+      const int32_t row = first_row + i;
+      const int32_t token = first_token + row % tokens;
+      if (token < args.num_rows) {
+        copy_async<16>(to + row * 128 + (piece ^ (row % 8)) * 16,
+                       (row < tokens ? args.x.high : args.x.low) + token * int64_t{args.x.stride} + column);
+      }
+    }
+    barriers.full[at.stage].arrive_after_copies();
+  }
+}
+
+// This block's slice of one unit: 64 weight rows of this warpgroup, both terms.
+template <int32_t tokens, typename S>
+__device__ void multiply_slice(float (&d)[tokens], const Work& work, const std::byte* stages,
+                               Barriers<S::kStages>& barriers, Position<S::kStages>& at) {
+  const uint32_t group = threadIdx.x / 128;
+  const bool releases = threadIdx.x % 32 == 0;
+  int32_t previous = -1;
+  for (int32_t k = 0; k < work.num_k; ++k, at.advance(work)) {
+    barriers.full[at.stage].wait(at.parity);
+    fence_async_proxy();
+    const uint32_t base = shared_address(stages + at.stage * S::kStageBytes);
+    const uint64_t a = swizzled_operand(base + group * 4 * kFp16TileBytes);
+    const uint64_t b = swizzled_operand(base + S::kWeightBytes);
+    wgmma_fence();
+#pragma unroll
+    for (uint64_t step = 0; step < 4; ++step) {  // 16 columns: 32 bytes on
+      Wgmma<2 * tokens>::multiply(d, a + step * 2, b + step * 2);
+    }
+    wgmma_commit();
+    wgmma_wait<1>();
+    if (previous >= 0 && releases) barriers.empty[previous].arrive();
+    previous = at.stage;
+  }
+  wgmma_wait<0>();
+  if (releases) barriers.empty[previous].arrive();
+}
+
+// sums: [slice][group][fragment][lane] of a float4. Warp w of each warpgroup holds the tile of 16 rows that block w of
+// the cluster finishes.
+template <int32_t tokens, typename S>
+__device__ void send_sums(const float (&d)[tokens], float4* sums, Barriers<S::kStages>& barriers) {
+  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+  const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
+  const auto slice = static_cast<int32_t>(rank_in_cluster());
+  const auto to = static_cast<uint32_t>(warp % 4);
+  float4* first = sums + (slice * (S::kWarps / 4) + warp / 4) * S::kFragments * 32 + lane;
+#pragma unroll
+  for (int32_t n = 0; n < S::kFragments; ++n) {
+    const float* high = d + 4 * n;
+    const float* low = high + tokens / 2;
+    store_to_block(shared_address(first + n * 32), to,
+                   {high[0] + low[0], high[1] + low[1], high[2] + low[2], high[3] + low[3]});
+  }
+  __syncwarp();
+  if (lane == 0) barriers.sums_full.arrive_at(to);
+}
+
+template <int32_t tokens, typename S>
+__device__ void store_sums(const MatmulArgs& args, const Work& work, const float4* sums, int32_t unit) {
+  constexpr int32_t kSliceStride = S::kSumBytes / kNumSlices / 16;
+  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+  const auto rank = static_cast<int32_t>(rank_in_cluster());
+  for (int32_t i = static_cast<int32_t>(threadIdx.x) / 32; i < S::kWarps / 4 * S::kFragments; i += S::kWarps) {
+    const int32_t token = unit % work.num_row_groups * tokens + i % S::kFragments * 8 + lane % 4 * 2;
+    if (token >= args.num_rows) continue;
+    float4 total = sums[i * 32 + lane];
+#pragma unroll
+    for (int32_t slice = 1; slice < kNumSlices; ++slice) {
+      const float4 next = sums[slice * kSliceStride + i * 32 + lane];
+      total = {total.x + next.x, total.y + next.y, total.z + next.z, total.w + next.w};
+    }
+    const int32_t row_tile = unit / work.num_row_groups * S::kRowTiles + i / S::kFragments * 4 + rank;
+    store_rows(args, token, row_tile, lane / 4, total.x, total.z);
+    if (token + 1 < args.num_rows) store_rows(args, token + 1, row_tile, lane / 4, total.y, total.w);
+  }
+}
+
+template <int32_t tokens, typename S>
+__device__ void multiply(const MatmulArgs& args, const Work& work, const std::byte* stages, float4* sums,
+                         Barriers<S::kStages>& barriers) {
+  Position<S::kStages> at;
+  uint32_t parity = 0;
+  while (at.unit < work.num_units) {
+    const int32_t unit = at.unit;
+    float d[tokens] = {};
+    multiply_slice<tokens, S>(d, work, stages, barriers, at);
+    barriers.sums_empty.wait_for_cluster(parity ^ 1U);
+    send_sums<tokens, S>(d, sums, barriers);
+    barriers.sums_full.wait_for_cluster(parity);
+    store_sums<tokens, S>(args, work, sums, unit);
+    // After its last unit a block may be gone before others would tell it.
+    __syncwarp();
+    if (at.unit < work.num_units && threadIdx.x % 32 < kBlocks) barriers.sums_empty.arrive_at(threadIdx.x % 32);
+    parity ^= 1U;
+  }
+}
+
+template <int32_t tokens, int32_t groups>
+__global__ void __launch_bounds__(Shape<tokens, groups>::kThreads, Shape<tokens, groups>::kBlocksPerSm)
+    generated_matmul_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ Work work) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using S = Shape<tokens, groups>;
+  extern __shared__ std::byte unaligned[];
+  __shared__ Barriers<S::kStages> barriers;
+  auto* stages = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(unaligned) + 1023) / 1024 * 1024);
+  if (threadIdx.x == 0) {
+    for (int32_t i = 0; i < S::kStages; ++i) {
+      barriers.full[i].init(1 + S::kActivationThreads);
+      barriers.empty[i].init(S::kWarps);
+    }
+    barriers.sums_full.init(S::kWarps);  // of each block one warp a warpgroup: kBlocks · kWarps / 4
+    barriers.sums_empty.init(kBlocks * S::kWarps);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  cluster_arrive();
+  const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
+  WeightCopier<S> weights{args, work, stages, barriers};
+  if (warp == S::kWarps) weights.begin();
+  cluster_wait();
+  if (warp == S::kWarps) {
+    weights.finish();
+    start_next();  // not before, or the next kernel's weights would delay this one's
+  } else if (warp > S::kWarps) {
+    wait_for_previous();
+    copy_activations<tokens, S>(args, work, stages, barriers);
+  } else {
+    wait_for_previous();
+    multiply<tokens, S>(args, work, stages, reinterpret_cast<float4*>(stages + S::kStages * S::kStageBytes), barriers);
+  }
+#endif
+}
+
+template <int32_t tokens, int32_t groups>
+cudaError_t run(const MatmulArgs& args, int32_t num_clusters, const LaunchContext& context) {
+  using S = Shape<tokens, groups>;
+  const auto kernel = generated_matmul_kernel<tokens, groups>;
+  const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes);
+  if (error != cudaSuccess) return error;
+  Work work{.num_k = args.matrix.padded_columns / kPaddedColumns,
+            .num_row_groups = (args.num_rows + tokens - 1) / tokens,
+            .num_units = 0};
+  work.num_units = args.matrix.padded_rows / (kGroupRows * groups) * work.num_row_groups;
+  return launch(kernel,
+                {.grid = dim3(static_cast<uint32_t>(std::min(num_clusters, work.num_units)) * kBlocks),
+                 .block = dim3(S::kThreads),
+                 .shared_bytes = S::kSharedBytes,
+                 .cluster = kBlocks},
+                context, args, work);
+}
+
+}  // namespace
+
+// Few rows: one block for each multiprocessor, so that the next product's have room beside them; but where two a
+// multiprocessor save a second round, two.
+int32_t plan_wgmma_clusters(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms) {
+  const int32_t one = std::max(1, num_sms / static_cast<int32_t>(kBlocks));
+  const int32_t units = matrix.padded_rows / kGroupRows;
+  return num_rows <= 16 && units <= 2 * one ? units : one;
+}
+
+cudaError_t generated_matmul_wgmma(const MatmulArgs& args, int32_t num_clusters, const LaunchContext& context) {
+  if (args.matrix.type != WeightType::kBf16) return cudaErrorInvalidValue;
+  if (args.num_rows <= 8) return run<8, 1>(args, num_clusters, context);
+  if (args.num_rows <= 16) return run<16, 1>(args, num_clusters, context);
+  if (args.num_rows <= 32) return run<32, 2>(args, num_clusters, context);
+  return run<64, 2>(args, num_clusters, context);
+}
+
+}  // namespace kipp::cuda
