@@ -333,7 +333,9 @@ Report CudaBackend::report() const {
   Report report{.backend = fmt::format("cuda/sm_{}{}", device_.major, device_.minor), .kernels = {}};
   for (size_t i = 0; i < counts_.size(); ++i) {
     const auto kernel = static_cast<KernelClass>(i);
-    if (kernel != KernelClass::kDequantizeBf16) report.kernels.emplace_back(kernel_name(kernel), counts_[i]);
+    if (!loaded_ || is_possible(kernel, device_, loaded_->scheme)) {
+      report.kernels.emplace_back(kernel_name(kernel), counts_[i]);
+    }
   }
   return report;
 }

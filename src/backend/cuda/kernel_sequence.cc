@@ -17,6 +17,12 @@ KernelClass of_type(KernelClass bf16, WeightType type) {
   return static_cast<KernelClass>(static_cast<uint8_t>(bf16) + static_cast<uint8_t>(type));
 }
 
+KernelClass class_of(const GeneratedPlan& plan, WeightType type) {
+  if (plan.num_clusters > 0) return KernelClass::kMatmulWgmma;
+  if (plan.num_blocks > 0) return of_type(KernelClass::kMatmulStreamBf16, type);
+  return of_type(plan.row_tiles > 0 ? KernelClass::kMatmulManyBf16 : KernelClass::kMatmulFewBf16, type);
+}
+
 }  // namespace
 
 // The residual stream of the group's rows takes `delta` in and is normalised.
@@ -67,8 +73,7 @@ Sums KernelSequence::multiply(const RowGroup& group, const DeviceMatrix& matrix,
 
 Sums KernelSequence::multiply_generated(const MatmulArgs& args) {
   const GeneratedPlan plan = plan_generated_matmul(args.matrix, args.num_rows, context_.device.num_sms);
-  const bool few = plan.num_partials == 1;
-  start(of_type(few ? KernelClass::kMatmulFewBf16 : KernelClass::kMatmulManyBf16, args.matrix.type),
+  start(class_of(plan, args.matrix.type),
         [&](const LaunchContext& launch) { return generated_matmul(args, plan, launch); });
   return {args.to.out, args.to.partial_stride, plan.num_partials};
 }
@@ -169,10 +174,37 @@ Result<void> KernelSequence::finish() const {
   return check(error_, fmt::format("starting {}", kernel_name(failed_)));
 }
 
+bool is_possible(KernelClass kernel, const Device& device, QuantScheme scheme) {
+  const bool wgmma = device.has_wgmma();
+  switch (kernel) {
+    case KernelClass::kMatmulStreamBf16:
+    case KernelClass::kDequantizeBf16:
+    case KernelClass::kCount: return false;
+    case KernelClass::kMatmulWgmma: return wgmma;
+    case KernelClass::kMatmulFewBf16:
+    case KernelClass::kMatmulManyBf16:
+    case KernelClass::kSumPartials: return !wgmma;
+    case KernelClass::kMatmulStreamQ8: return device.major >= 9 && scheme == QuantScheme::kQ8_0;
+    case KernelClass::kMatmulStreamAffine4: return device.major >= 9 && scheme == QuantScheme::kAffine4Gs32;
+    case KernelClass::kMatmulFewQ8: return device.major < 9 && scheme == QuantScheme::kQ8_0;
+    case KernelClass::kMatmulFewAffine4: return device.major < 9 && scheme == QuantScheme::kAffine4Gs32;
+    case KernelClass::kMatmulManyQ8:
+    case KernelClass::kDequantizeQ8: return scheme == QuantScheme::kQ8_0;
+    case KernelClass::kMatmulManyAffine4:
+    case KernelClass::kDequantizeAffine4: return scheme == QuantScheme::kAffine4Gs32;
+    case KernelClass::kSwiglu: return !wgmma || scheme != QuantScheme::kBf16;
+    default: return true;
+  }
+}
+
 const char* kernel_name(KernelClass kernel) {
   constexpr std::array kNames = {"embedding",
                                  "rotary_angles",
                                  "residual_norm",
+                                 "matmul_wgmma",
+                                 "matmul_stream_bf16",
+                                 "matmul_stream_q8_0",
+                                 "matmul_stream_affine4_gs32",
                                  "matmul_few_bf16",
                                  "matmul_few_q8_0",
                                  "matmul_few_affine4_gs32",

@@ -18,6 +18,10 @@ enum class KernelClass : uint8_t {
   kEmbedding,
   kRotaryAngles,
   kResidualNorm,
+  kMatmulWgmma,
+  kMatmulStreamBf16,  // never runs: only so that a type's class can be computed
+  kMatmulStreamQ8,
+  kMatmulStreamAffine4,
   kMatmulFewBf16,
   kMatmulFewQ8,
   kMatmulFewAffine4,
@@ -38,6 +42,8 @@ enum class KernelClass : uint8_t {
   kCount,
 };
 const char* kernel_name(KernelClass kernel);
+// Whether a model of this scheme can reach the class on this device.
+bool is_possible(KernelClass kernel, const Device& device, QuantScheme scheme);
 
 using KernelCounts = std::array<uint64_t, static_cast<size_t>(KernelClass::kCount)>;
 

@@ -46,8 +46,8 @@ struct MatmulArgs {
 // How the kernels for generated rows share a matrix's work out. Bits do not depend on it.
 struct GeneratedPlan {
   int32_t num_partials = 1;  // 1, or kNumSlices: `out` holds that many sums, to be added up in order
-  // The rest is for generated_matmul() itself: which kernel, and how wide. At most one is not 0.
-  int32_t row_tiles = 0;  // of a warp
+  // The rest is which kernel, and how wide: at most one is not 0, and if none is, few_rows_matmul().
+  int32_t row_tiles = 0;  // of a warp of many_rows_matmul()
   int32_t num_clusters = 0;
   int32_t num_blocks = 0;
 };
