@@ -21,6 +21,7 @@ constexpr uint64_t kPlacementSeed = 20261129;
 constexpr size_t kMinTokens = 2 * kBlockPositions + 1;  // reaches a third block
 constexpr size_t kWhole = size_t{1} << 30;
 constexpr size_t kDecodedTogether = 40;  // positions: into a second block
+constexpr size_t kCopies = 3;            // of each prompt then: enough rows for a device's kernels for many
 // Cuts before, at and after block borders, and single tokens.
 constexpr std::array<size_t, 7> kRaggedPieces = {1, 31, 33, 2, 17, 64, 5};
 
@@ -30,11 +31,15 @@ int32_t blocks_of(size_t num_tokens) {
 
 // Enough for all prompts at once and as many again, so that most blocks stay unused: NaN unless something reads them.
 int32_t num_scrambled_blocks(const VectorSet& vectors) {
-  int32_t needed = blocks_of(kNumGreedy);
+  int32_t at_once = 0;
+  int32_t together = 0;  // check_decoded_together()
+  int32_t longest = 0;
   for (const PromptVectors& prompt : vectors.prompts) {
-    needed += blocks_of(prompt.ids.size() + kNumGreedy);
+    at_once += blocks_of(prompt.ids.size() + kNumGreedy);
+    together += static_cast<int32_t>(kCopies) * blocks_of(std::min(prompt.ids.size(), kDecodedTogether));
+    longest = std::max(longest, blocks_of(prompt.ids.size()));
   }
-  return 2 * needed + 8;
+  return 2 * std::max(at_once, together + longest) + 8;
 }
 
 bool is_scrambled(std::span<const int32_t> table) {
@@ -182,39 +187,43 @@ Result<void> Placement::check_batched() {
   return {};
 }
 
-// All prompts token by token in common steps, as generated rows; the first of these steps also takes a whole prompt.
+// Copies of all prompts token by token in common steps, as generated rows; the first step also takes a whole prompt.
 Result<void> Placement::check_decoded_together() {
   const std::vector<PromptVectors>& prompts = input_.vectors.prompts;
+  const size_t num_sequences = kCopies * prompts.size();
   std::vector<Session> sessions;
-  for (size_t i = 0; i <= prompts.size(); ++i) {
+  for (size_t i = 0; i <= num_sequences; ++i) {
     KIPP_ASSIGN(Session session, scrambled_.new_session());
     sessions.push_back(std::move(session));
   }
   KIPP_TRY(poison_around(sessions.front()));  // none of them holds anything yet
   const auto longest = std::ranges::max_element(prompts, {}, [](const PromptVectors& p) { return p.ids.size(); });
-  std::vector<RowDigests> found(prompts.size());
+  std::vector<RowDigests> found(num_sequences);
   constexpr int32_t kHeadRow = 0;
   for (size_t position = 0; position < std::min(kDecodedTogether, input_.longest_prompt()); ++position) {
     std::vector<Model::StepRequest> requests;
-    std::vector<size_t> prompt_of;
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      if (position < prompts[i].ids.size()) {
-        requests.push_back({&sessions[i], std::span(prompts[i].ids).subspan(position, 1), {&kHeadRow, 1}, true});
-        prompt_of.push_back(i);
+    std::vector<size_t> sequence_of;
+    for (size_t i = 0; i < num_sequences; ++i) {
+      const std::vector<int32_t>& ids = prompts[i % prompts.size()].ids;
+      if (position < ids.size()) {
+        requests.push_back({&sessions[i], std::span(ids).subspan(position, 1), {&kHeadRow, 1}, true});
+        sequence_of.push_back(i);
       }
     }
     if (position == 0) requests.push_back({&sessions.back(), longest->ids, {}, false});
     KIPP_TRY(input_.go_on());
     KIPP_ASSIGN(const auto logits, scrambled_.step_all_logits(requests));
-    for (size_t r = 0; r < prompt_of.size(); ++r) {
+    for (size_t r = 0; r < sequence_of.size(); ++r) {
       KIPP_ASSIGN(const uint64_t digest, row_digest(logits[r].front()));
-      found[prompt_of[r]].push_back(digest);
+      found[sequence_of[r]].push_back(digest);
     }
   }
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    const RowDigests alone(decoded_[i].begin(), decoded_[i].begin() + static_cast<ptrdiff_t>(found[i].size()));
+  for (size_t i = 0; i < num_sequences; ++i) {
+    const size_t prompt = i % prompts.size();
+    const auto count = static_cast<ptrdiff_t>(found[i].size());
+    const RowDigests alone(decoded_[prompt].begin(), decoded_[prompt].begin() + count);
     num_rows_ += static_cast<int64_t>(found[i].size());
-    record_.fail_all(prompts[i].name, digest_differences("decoded together with others", found[i], alone));
+    record_.fail_all(prompts[prompt].name, digest_differences("decoded together with others", found[i], alone));
   }
   return {};
 }
