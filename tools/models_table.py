@@ -24,7 +24,7 @@ DOCUMENT = ROOT / "docs" / "MODELS.md"
 RECORDS = ROOT / "bench" / "results"
 BEGIN = "<!-- begin: made by tools/models_table.py -->"
 END = "<!-- end -->"
-PHASES = ("phase0", "phase1", "phase2", "placement")
+AGAINST_ORACLE = ("cpu-simd", "phase3", "phase4")
 
 
 def figure(phase: dict[str, Any] | None, key: str, field: str = "nmse") -> str:
@@ -51,23 +51,34 @@ def kind_of(record: dict[str, Any]) -> str:
     return "demo" if artifact["repository"] == "kipp/demo" else "pinned weights"
 
 
+def machine_of(record: dict[str, Any], oracle: dict[str, Any] | None) -> str:
+    """The processor with its threads, and the device that the backend ran on, if any."""
+    machine = record["machine"]
+    variants = (oracle or {}).get("details", {}).get("variants", [])
+    device = next((variant["device"] for variant in variants if "device" in variant), None)
+    processor = f"{machine['processor']}, {machine['threads']} threads"
+    return processor if device is None else f"{device.split(',')[0]}; oracle: {processor}"
+
+
 def row(path: Path, record: dict[str, Any]) -> str:
     artifact, machine = record["artifact"], record["machine"]
     phases = {phase["name"]: phase for phase in record["phases"]}
     one, two = phases.get("phase1"), phases.get("phase2")
-    positions = (one or {}).get("details", {}).get("logits", {}).get("positions", "–")
+    oracle = next((phases[name] for name in AGAINST_ORACLE if name in phases), None)
+    positions = (one or oracle or {}).get("details", {}).get("logits", {}).get("positions", "–")
     cells = [
         artifact["checkpoint"],
         f"{kind_of(record)}, {artifact['layers']} layers",
         artifact["scheme"] + (" (lossy)" if artifact["scheme"].startswith("affine4") else ""),
         record["backend"],
         verdicts(phases),
-        f"{figure(one, 'logits')} (worst {figure(one, 'logits', 'worst_nmse')})",
+        f"{figure(one, 'logits')} (worst {figure(one, 'logits', 'worst_nmse')})" if one else "–",
         figure(one, "logits_kv_unrounded"),
         figure(two, "logits"),
+        figure(oracle, "logits"),
         loss(one),
         str(positions),
-        f"{machine['processor']}, {machine['threads']} threads",
+        machine_of(record, oracle),
         f"[record](../{path.relative_to(ROOT)})",
     ]
     return "| " + " | ".join(cells) + " |"
@@ -79,8 +90,8 @@ def table() -> str:
     records.sort(key=lambda item: (order[item[1]["artifact"]["checkpoint"]], item[0].name))
     lines = [
         "| checkpoint | weights | scheme | backend | green | Phase 1 NMSE | … KV rounding off | Phase 2 NMSE "
-        "| scheme against BF16 | positions | machine of the engine | |",
-        "|---|---|---|---|---|---|---|---|---|---:|---|---|",
+        "| against the oracle | scheme against BF16 | positions | machine of the engine | |",
+        "|---|---|---|---|---|---|---|---|---|---|---:|---|---|",
     ]
     lines += [row(path, record) for path, record in records]
     return "\n".join(lines)

@@ -22,7 +22,7 @@ from tools.weight_schemes import SCHEMES
 
 ROOT = Path(__file__).resolve().parents[1]
 GATES = ("phase0", "phase1", "phase2", "placement", "against-oracle")
-DEFAULT_GATES = {"oracle": GATES[:-1], "cpu": GATES}
+DEFAULT_GATES = {"oracle": GATES[:-1], "cpu": GATES, "cuda": ("phase0", "phase2", "placement", "against-oracle")}
 
 
 def step(title: str, *command: object) -> int:

@@ -33,6 +33,7 @@ struct GateFlags {
   bool phase2 = false;
   bool placement = false;
   bool against_oracle = false;
+  bool phase4_cuda = false;
   std::string snapshot;
   std::string write_snapshot;
   std::string json;
@@ -126,7 +127,11 @@ Result<ExitCode> run(gates::GateInput input, const GateFlags& flags) {
   return gates::all_passed(phases) ? ExitCode::kOk : ExitCode::kFailure;
 }
 
-ExitCode gates_command(const GateFlags& flags) {
+ExitCode gates_command(GateFlags flags) {
+  if (flags.phase4_cuda) {
+    flags.model.backend = "cuda";
+    flags.against_oracle = flags.placement = true;
+  }
   const auto path = artifact_path(flags.model);
   if (!path) {
     return fail(ExitCode::kModel, path.error());
@@ -177,6 +182,7 @@ void add_gates_command(CLI::App& app, ExitCode& exit_code) {
   command->add_flag("--placement", flags->placement, "Bitwise: block placement, chunks, batches, truncation, reuse");
   command->add_flag("--against-oracle", flags->against_oracle,
                     "Another backend against the oracle; cpu with every instruction set and at both precisions");
+  command->add_flag("--phase4-cuda", flags->phase4_cuda, "Phase 4: --backend cuda --against-oracle --placement");
   auto* compare = command->add_option("--snapshot", flags->snapshot, "Compare the next tokens with a byte snapshot")
                       ->check(not_empty())
                       ->type_name("FILE");

@@ -234,6 +234,7 @@ Result<void> AgainstOracle::run_variant(const Variant& variant, const std::vecto
   Json entry = to_json(of_variant);
   entry.set("name", Json::string(variant.name));
   entry.set("backend", Json::string(report.backend));
+  if (!report.device.empty()) entry.set("device", Json::string(report.device));
   entry.set("bound", Json::number(variant.bound));
   variants_.push_back(std::move(entry));
   if (variant.changes.round_kv) {

@@ -60,7 +60,8 @@ Result<Device> open_device(int32_t index) {
     KIPP_CUDA_TRY(cudaDeviceGetAttribute(&value, which, index), "reading a device's attributes");
     return value;
   };
-  Device device{.index = index};
+  Device device;
+  device.index = index;
   KIPP_ASSIGN(device.num_sms, attribute(cudaDevAttrMultiProcessorCount));
   KIPP_ASSIGN(device.major, attribute(cudaDevAttrComputeCapabilityMajor));
   KIPP_ASSIGN(device.minor, attribute(cudaDevAttrComputeCapabilityMinor));
@@ -70,6 +71,15 @@ Result<Device> open_device(int32_t index) {
                       fmt::format("cuda: device {} has compute capability {}.{}, but Kipp needs {}.0 or later", index,
                                   device.major, device.minor, kOldestMajor));
   }
+  cudaDeviceProp properties{};
+  KIPP_CUDA_TRY(cudaGetDeviceProperties(&properties, index), "reading a device's properties");
+  int driver = 0;
+  int runtime = 0;
+  KIPP_CUDA_TRY(cudaDriverGetVersion(&driver), "asking for the driver's version");
+  KIPP_CUDA_TRY(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
+  device.description = fmt::format("{}, {} multiprocessors, compute capability {}.{}, driver for CUDA {}.{}, runtime {}.{}",
+                                   properties.name, device.num_sms, device.major, device.minor, driver / 1000,
+                                   driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
   size_t total = 0;
   KIPP_CUDA_TRY(cudaMemGetInfo(&device.free_bytes, &total), "asking for free memory");
   return device;

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -98,6 +99,7 @@ struct Device {
   int32_t num_sms = 0;
   int32_t major = 0, minor = 0;
   size_t free_bytes = 0;
+  std::string description;  // name, compute capability, driver and runtime
 
   bool has_wgmma() const { return major == 9 && minor == 0; }
   bool can_overlap() const { return major >= 9; }
