@@ -45,7 +45,7 @@ class FakeVerda:
         self.price_of_the_instance: object = 2.5
         self.locations = [{"location_code": "FIN-01", "availabilities": ["1V100.6V"]},
                           {"location_code": "FIN-03", "availabilities": ["1V100.6V", TYPE]}]
-        self.looks_until_running: float = 1
+        self.looks_until_running: float = 0
         self.final_status = "running"
         self.looks_until_deleted = 0
         self.refused_deletes = 0
@@ -53,7 +53,7 @@ class FakeVerda:
         self.trash_remembers = False  # the trash also lists what is gone, marked so
         self.undeletable: set[str] = set()  # "instance", "volume", "key"
         self.hidden_from_lists = False
-        self.late_s = 0.0  # a new instance is to be seen only then
+        self.late_s = 0.0  # a new instance and its volume are to be seen only then
         self.id_as = "text"  # or "json", "object"
         self.token_uses: float = float("inf")
         self.expires_in: object = 3600
@@ -154,10 +154,10 @@ class FakeVerda:
         missing = {"instance_type", "image", "hostname", "description", "ssh_key_ids", "os_volume"} - body.keys()
         if missing or not set(body["ssh_key_ids"]) <= self.keys.keys():
             return 400, {"code": "invalid_request", "message": f"missing: {missing}"}
-        identifier, volume = str(uuid.uuid4()), str(uuid.uuid4())
-        self.volumes[volume] = {"name": body["os_volume"]["name"], "status": "attached"}
+        identifier, volume, seen_from = str(uuid.uuid4()), str(uuid.uuid4()), time.time() + self.late_s
+        self.volumes[volume] = {"name": body["os_volume"]["name"], "status": "attached", "from": seen_from}
         self.instances[identifier] = {"name": body["hostname"], "hostname": body["hostname"], "status": "provisioning",
-                                      "volume": volume, "looks": itertools.count(1), "from": time.time() + self.late_s}
+                                      "volume": volume, "looks": itertools.count(1), "from": seen_from}
         return self._id(202, identifier)
 
     def _look(self, identifier: str) -> bool:
@@ -218,7 +218,7 @@ class FakeVerda:
             return 200, [{"id": name, **volume} for name, volume in self.trash.items()]
         if not tail:
             volumes = {} if self.hidden_from_lists else self.volumes
-            return 200, [{"id": name, **volume} for name, volume in volumes.items()]
+            return 200, [{"id": name, **volume} for name, volume in volumes.items() if time.time() >= volume["from"]]
         found = {**self.volumes, **self.trash}.get(tail)
         return (404, {"code": "not_found", "message": tail}) if found is None else (200, {"id": tail, **found})
 

@@ -37,6 +37,7 @@ def nothing_made(verda: FakeVerda, gate: GateRun, done: Finished) -> None:
 
 
 def test_a_passed_gate_for_exactly_enough_money(verda: FakeVerda, gate: GateRun) -> None:
+    verda.looks_until_running = 3
     done = gate.run("--max-minutes", "30", "--volume-gb", "77", accept="1.67", KIPP_VERDA_TEARDOWN_S="600")
     assert done.status == 0, done.stderr
     nothing_left(verda, gate, done)
@@ -44,6 +45,8 @@ def test_a_passed_gate_for_exactly_enough_money(verda: FakeVerda, gate: GateRun)
     assert re.fullmatch(r"kipp-gate-\d{14}-[0-9a-f]{8}", key["name"]) and key["key"].startswith("ssh-ed25519 ")
     assert body["hostname"] == key["name"] and body["os_volume"] == {"name": key["name"], "size": 77}
     assert (body["instance_type"], body["location_code"], body["is_spot"]) == (TYPE, "FIN-03", False)
+    [deletion] = [body for method, path, body in verda.requests if (method, path) == ("PUT", "/instances")]
+    assert len(deletion["volume_ids"]) == 1 and deletion["delete_permanently"] is True
     assert json.loads((gate.output / RECORD).read_text(encoding="utf-8")) == {"verdict": "x"}
     assert "the gate's own output" in done.stdout
     assert (gate.vm / "commit").read_text(encoding="utf-8") == git(gate.repository, "rev-parse", "HEAD")
