@@ -231,7 +231,8 @@ def test_what_cannot_be_deleted_is_said_and_can_be_cleaned_up_later(verda: FakeV
 
 @pytest.mark.parametrize("fault", [
     Fault("GET", "/volumes", 500, times=10**6),
-    Fault("GET", "/ssh-keys", 200, body=b'{"error":"x"}', times=10**6)], ids=["500", "no list"])
+    Fault("GET", "/volumes/trash", 200, body=b'{"error":"x"}', times=10**6),
+    Fault("GET", "/ssh-keys", 200, body=b"{}", times=10**6)], ids=["500", "an error", "no list"])
 def test_a_service_that_does_not_say_is_not_believed(verda: FakeVerda, gate: GateRun, fault: Fault) -> None:
     verda.faults = [fault]
     done = gate.run(KIPP_VERDA_TEARDOWN_S="1")

@@ -32,7 +32,8 @@ TEXT
 
 # What is done on the VM, in the repository, by its shell. The gate may be given with --command.
 # shellcheck disable=SC2016
-readonly BUILD_COMMAND='scripts/setup.sh run &&
+readonly BUILD_COMMAND='{ cloud-init status --wait || true; } >/dev/null 2>&1 # while it installs, we cannot
+scripts/setup.sh run &&
 .venv/bin/python -m pip install --quiet --require-hashes --only-binary=:all: -r requirements/reference.txt &&
 export PATH="$PATH:/usr/local/cuda/bin" &&
 cmake --preset release -DKIPP_BUILD_TESTS=OFF -DKIPP_CUDA=ON &&
@@ -172,18 +173,17 @@ order() {
     die 1 "cannot make the VM ($1): $(why)"
   fi
   ordered=$(answer_id) || die 1 "the service answered without an id ($1)"
-  unsure=''
 }
 
 create() {
   order ssh-keys "$(jq -n --arg name "$name" --rawfile key "$work/key.pub" '{name: $name, key: $key | rtrimstr("\n")}')"
-  key=$ordered
+  key=$ordered unsure=''
   save_state
   order instances "$(jq -n --arg name "$name" --arg type "$type" --arg image "$image" --arg key "$key" \
     --arg location "$location" --argjson size "$volume_gb" '{instance_type: $type, image: $image, hostname: $name,
       description: "kipp CUDA gate, to be deleted", ssh_key_ids: [$key], location_code: $location,
       contract: "PAY_AS_YOU_GO", is_spot: false, os_volume: {name: $name, size: $size}}')"
-  instance=$ordered
+  instance=$ordered unsure=''
   save_state
   say "instance $instance ($name) is ordered in $location; state: $state"
 }
@@ -283,8 +283,8 @@ fetch() {
 # ours with a strange id is an error.
 look() {
   found=''
-  if ! api GET "$1" || ! found=$(jq -er --arg field "$2" --arg id "$3" --arg name "$name" --arg gone "$4" '[.[] |
-    select(.id == $id or .[$field] == $name) | select(.is_permanently_deleted != true) |
+  if ! api GET "$1" || ! found=$(jq -er --arg field "$2" --arg id "$3" --arg name "$name" --arg gone "$4" '
+    (arrays // error) | [.[] | select(.id == $id or .[$field] == $name) | select(.is_permanently_deleted != true) |
     select(.status as $status | $gone / " " | index($status) | not) | .id |
     if test("^[A-Za-z0-9-]{8,64}$") then . else error end] | join(" ")' "$work/answer" 2>/dev/null); then
     left+=("$1: the service did not say ($(why))")
@@ -370,7 +370,7 @@ on_exit() {
   [ -z "$child" ] || kill "$child" 2>/dev/null
   if [ -n "$state" ]; then
     if teardown; then
-      rm -f "$state"
+      rm -f "$state" "$state.new"
       say "instance, OS volume and SSH key are gone"
     else
       status=4
