@@ -12,7 +12,8 @@ packages=(g++ cmake ninja-build make git xz-utils ca-certificates python3 python
           libfmt-dev libexpected-dev libutf8proc-dev libedit-dev)
 case "$profile" in
   run) ;;
-  test) packages+=(libgtest-dev libgmock-dev clang-19 clang-format-19 clang-tidy-19 shellcheck mandoc zsh fish) ;;
+  test) packages+=(libgtest-dev libgmock-dev clang-19 clang-format-19 clang-tidy-19 shellcheck mandoc zsh fish
+                   curl jq openssh-client) ;;
   aarch64) packages+=(googletest g++-aarch64-linux-gnu qemu-user) ;;
   sanitize) packages+=(libgtest-dev libgmock-dev clang-19 libclang-rt-19-dev llvm-19) ;;
   bench) packages+=(libgtest-dev libgmock-dev) ;;
