@@ -17,8 +17,6 @@ constexpr uint32_t kBlocks = kNumSlices;
 // With this much two blocks fit on a multiprocessor: the next product's weights arrive while this one's sums leave.
 constexpr int32_t kSharedOfTwo = 104 * 1024;
 constexpr int32_t kSharedOfOne = 224 * 1024;
-constexpr int32_t kPrefetchedStages =
-    12;  // asked for ahead of the previous kernel's end, besides those in shared memory
 
 // tokens: 8, 16, 32 or 64; groups: warpgroups that multiply.
 template <int32_t tokens, int32_t groups>
@@ -42,6 +40,8 @@ struct Work {
   int32_t num_k;           // tiles of 64 columns of a slice
   int32_t num_row_groups;  // of x
   int32_t num_units;
+  int32_t prefetched_stages;
+  bool late_start;
 };
 
 template <int32_t stages>
@@ -102,12 +102,10 @@ struct WeightCopier {
   // What need not wait for the previous kernel: it fills the ring, and has the next stages brought nearer.
   __device__ void begin() {
     for (int32_t s = 0; s < S::kStages && at.unit < work.num_units; ++s) copy_stage();
-    if constexpr (S::kBlocksPerSm > 1) {
-      const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-      Position<S::kStages> ahead = at;
-      for (int32_t s = 0; s < kPrefetchedStages && ahead.unit < work.num_units; ++s, ahead.advance(work)) {
-        if (lane < S::kRowTiles) prefetch_bulk(tile(ahead, lane), kFp16TileBytes);
-      }
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+    Position<S::kStages> ahead = at;
+    for (int32_t s = 0; s < work.prefetched_stages && ahead.unit < work.num_units; ++s, ahead.advance(work)) {
+      if (lane < S::kRowTiles) prefetch_bulk(tile(ahead, lane), kFp16TileBytes);
     }
   }
 
@@ -257,8 +255,9 @@ __global__ void __launch_bounds__(Shape<tokens, groups>::kThreads, Shape<tokens,
   if (warp == S::kWarps) weights.begin();
   cluster_wait();
   if (warp == S::kWarps) {
+    if (!work.late_start) start_next();
     weights.finish();
-    start_next();  // not before, or the next kernel's weights would delay this one's
+    start_next();
   } else if (warp > S::kWarps) {
     wait_for_previous();
     copy_activations<tokens, S>(args, work, stages, barriers);
@@ -270,17 +269,19 @@ __global__ void __launch_bounds__(Shape<tokens, groups>::kThreads, Shape<tokens,
 }
 
 template <int32_t tokens, int32_t groups>
-cudaError_t run(const MatmulArgs& args, int32_t num_clusters, const LaunchContext& context) {
+cudaError_t run(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchContext& context) {
   using S = Shape<tokens, groups>;
   const auto kernel = generated_matmul_kernel<tokens, groups>;
   const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes);
   if (error != cudaSuccess) return error;
   Work work{.num_k = args.matrix.padded_columns / kPaddedColumns,
             .num_row_groups = (args.num_rows + tokens - 1) / tokens,
-            .num_units = 0};
+            .num_units = 0,
+            .prefetched_stages = plan.prefetched_stages,
+            .late_start = plan.late_start};
   work.num_units = args.matrix.padded_rows / (kGroupRows * groups) * work.num_row_groups;
   return launch(kernel,
-                {.grid = dim3(static_cast<uint32_t>(std::min(num_clusters, work.num_units)) * kBlocks),
+                {.grid = dim3(static_cast<uint32_t>(std::min(plan.num_clusters, work.num_units)) * kBlocks),
                  .block = dim3(S::kThreads),
                  .shared_bytes = S::kSharedBytes,
                  .cluster = kBlocks},
@@ -297,12 +298,12 @@ int32_t plan_wgmma_clusters(const DeviceMatrix& matrix, int32_t num_rows, int32_
   return num_rows <= 16 && units <= 2 * one ? units : one;
 }
 
-cudaError_t generated_matmul_wgmma(const MatmulArgs& args, int32_t num_clusters, const LaunchContext& context) {
+cudaError_t generated_matmul_wgmma(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchContext& context) {
   if (args.matrix.type != WeightType::kBf16) return cudaErrorInvalidValue;
-  if (args.num_rows <= 8) return run<8, 1>(args, num_clusters, context);
-  if (args.num_rows <= 16) return run<16, 1>(args, num_clusters, context);
-  if (args.num_rows <= 32) return run<32, 2>(args, num_clusters, context);
-  return run<64, 2>(args, num_clusters, context);
+  if (args.num_rows <= 8) return run<8, 1>(args, plan, context);
+  if (args.num_rows <= 16) return run<16, 1>(args, plan, context);
+  if (args.num_rows <= 32) return run<32, 2>(args, plan, context);
+  return run<64, 2>(args, plan, context);
 }
 
 }  // namespace kipp::cuda
