@@ -29,6 +29,11 @@ struct Ring {
   static constexpr int32_t kBytes = kStages * kStageBytes;
 };
 
+struct Ahead {
+  int32_t stages;
+  bool late_start;
+};
+
 struct SharedLayout {
   int32_t row_bytes;  // of one term of one row of activations
   int32_t term_bytes;
@@ -65,25 +70,43 @@ struct Stream {
   int32_t k = 0;
   int32_t stage = 0;
 
-  // Asks for the next stage; only lane 0 does.
-  __device__ void request() {
-    if (tile >= num_tiles) return;
-    const int32_t count = min(R::kTiles, num_k - k);
-    const int32_t slice = static_cast<int32_t>(threadIdx.x) / 32;
-    const int64_t first = (int64_t{tile} * kNumSlices + slice) * num_k + k;
-    const uint32_t to = shared_address(ring + stage * R::kStageBytes);
-    const auto weight_bytes = static_cast<uint32_t>(count * tile_bytes(type));
-    const auto scale_bytes = static_cast<uint32_t>(count * tile_scale_bytes(type));
-    full[stage].arrive_and_expect(weight_bytes + scale_bytes);
-    copy_bulk(to, matrix.tiles + first * tile_bytes(type), weight_bytes, full[stage]);
-    copy_bulk(to + R::kTiles * tile_bytes(type), matrix.scales + first * tile_scale_bytes(type), scale_bytes,
-              full[stage]);
+  __device__ bool done() const { return tile >= num_tiles; }
+  __device__ int64_t first() const {
+    return (int64_t{tile} * kNumSlices + static_cast<int32_t>(threadIdx.x) / 32) * num_k + k;
+  }
+  __device__ void advance(int32_t count) {
     k += count;
     if (k == num_k) {
       k = 0;
       tile += static_cast<int32_t>(gridDim.x);
     }
+  }
+
+  // Asks for the next stage; only lane 0 does.
+  __device__ void request() {
+    if (done()) return;
+    const int32_t count = min(R::kTiles, num_k - k);
+    const uint32_t to = shared_address(ring + stage * R::kStageBytes);
+    const auto weight_bytes = static_cast<uint32_t>(count * tile_bytes(type));
+    const auto scale_bytes = static_cast<uint32_t>(count * tile_scale_bytes(type));
+    full[stage].arrive_and_expect(weight_bytes + scale_bytes);
+    copy_bulk(to, matrix.tiles + first() * tile_bytes(type), weight_bytes, full[stage]);
+    copy_bulk(to + R::kTiles * tile_bytes(type), matrix.scales + first() * tile_scale_bytes(type), scale_bytes,
+              full[stage]);
+    advance(count);
     stage = (stage + 1) % R::kStages;
+  }
+
+  // Has the stages that will be asked for next brought nearer.
+  __device__ void prefetch(int32_t num_stages) const {
+    Stream ahead = *this;
+    for (int32_t s = 0; s < num_stages && !ahead.done(); ++s) {
+      const int32_t count = min(R::kTiles, num_k - ahead.k);
+      prefetch_bulk(matrix.tiles + ahead.first() * tile_bytes(type), static_cast<uint32_t>(count * tile_bytes(type)));
+      prefetch_bulk(matrix.scales + ahead.first() * tile_scale_bytes(type),
+                    static_cast<uint32_t>(count * tile_scale_bytes(type)));
+      ahead.advance(count);
+    }
   }
 };
 
@@ -165,7 +188,10 @@ __device__ void multiply_slice(float (&sum)[4], Stream<type>& stream, int32_t& s
       }
     }
     __syncwarp();
-    if (lane == 0) stream.request();
+    if (lane == 0) {
+      stream.request();
+      if (stream.done()) start_next();
+    }
     stage = (stage + 1) % R::kStages;
     if (stage == 0) parity ^= 1U;
   }
@@ -187,7 +213,8 @@ __device__ void store_tile(const MatmulArgs& args, const float4* sums, int32_t t
 
 template <WeightType type>
 __global__ void __launch_bounds__(kThreads, 5)
-    stream_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ SharedLayout layout) {
+    stream_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ SharedLayout layout,
+                  const __grid_constant__ Ahead ahead) {
 #if __CUDA_ARCH__ >= 900
   using R = Ring<type>;
   extern __shared__ __align__(128) std::byte shared[];
@@ -205,9 +232,10 @@ __global__ void __launch_bounds__(kThreads, 5)
     for (Barrier& barrier : full[warp]) barrier.init(1);
     fence_barrier_init();
     for (int32_t s = 0; s < R::kStages; ++s) stream.request();
+    stream.prefetch(ahead.stages);
   }
   __syncwarp();
-  start_next();
+  if (!ahead.late_start) start_next();
   wait_for_previous();
   load_activations<type>(args, layout, shared);
   const LaneActivations x(args, layout, shared);
@@ -227,16 +255,16 @@ __global__ void __launch_bounds__(kThreads, 5)
 }
 
 template <WeightType type>
-cudaError_t run(const MatmulArgs& args, int32_t num_blocks, const LaunchContext& context) {
+cudaError_t run(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchContext& context) {
   const SharedLayout layout = shared_layout<type>(args.matrix, args.num_rows);
   const cudaError_t error =
       cudaFuncSetAttribute(stream_kernel<type>, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.total);
   if (error != cudaSuccess) return error;
   return launch(stream_kernel<type>,
-                {.grid = dim3(static_cast<uint32_t>(num_blocks)),
+                {.grid = dim3(static_cast<uint32_t>(plan.num_blocks)),
                  .block = dim3(kThreads),
                  .shared_bytes = static_cast<size_t>(layout.total)},
-                context, args, layout);
+                context, args, layout, Ahead{plan.prefetched_stages, plan.late_start});
 }
 
 int32_t shared_bytes(const DeviceMatrix& matrix, int32_t num_rows) {
@@ -260,11 +288,11 @@ int32_t plan_stream_blocks(const DeviceMatrix& matrix, int32_t num_rows, int32_t
   return wasted(fewer) < wasted(most * num_sms) ? fewer : most * num_sms;
 }
 
-cudaError_t generated_matmul_stream(const MatmulArgs& args, int32_t num_blocks, const LaunchContext& context) {
+cudaError_t generated_matmul_stream(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchContext& context) {
   switch (args.matrix.type) {
     case WeightType::kBf16: return cudaErrorInvalidValue;
-    case WeightType::kQ8_0: return run<WeightType::kQ8_0>(args, num_blocks, context);
-    case WeightType::kAffine4Gs32: return run<WeightType::kAffine4Gs32>(args, num_blocks, context);
+    case WeightType::kQ8_0: return run<WeightType::kQ8_0>(args, plan, context);
+    case WeightType::kAffine4Gs32: return run<WeightType::kAffine4Gs32>(args, plan, context);
   }
   return cudaErrorInvalidValue;
 }

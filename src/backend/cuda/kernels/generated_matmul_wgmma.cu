@@ -17,8 +17,6 @@ constexpr uint32_t kBlocks = kNumSlices;
 // With this much two blocks fit on a multiprocessor: the next product's weights arrive while this one's sums leave.
 constexpr int32_t kSharedOfTwo = 104 * 1024;
 constexpr int32_t kSharedOfOne = 224 * 1024;
-constexpr int32_t kPrefetchedStages =
-    12;  // asked for ahead of the previous kernel's end, besides those in shared memory
 
 // tokens: 8, 16, 32 or 64; groups: warpgroups that multiply.
 template <int32_t tokens, int32_t groups>
@@ -31,9 +29,9 @@ struct Shape {
   static constexpr int32_t kWeightBytes = kRowTiles * kFp16TileBytes;
   static constexpr int32_t kStageBytes = kWeightBytes + 2 * tokens * kTileColumns * 2;
   static constexpr int32_t kFragments = tokens / 8;  // of 16 weight rows: a float4 of each lane
-  static constexpr int32_t kSumBytes = kNumSlices * groups * kFragments * 32 * 16;
-  static constexpr int32_t kStages = ((kBlocksPerSm == 2 ? kSharedOfTwo : kSharedOfOne) - kSumBytes) / kStageBytes;
-  static constexpr int32_t kSharedBytes = kStages * kStageBytes + kSumBytes + 1024;  // 1,024 to align
+  static constexpr int32_t kSumBytes = kNumSlices * groups * kFragments * 32 * 16;  // of one unit; two are under way
+  static constexpr int32_t kStages = ((kBlocksPerSm == 2 ? kSharedOfTwo : kSharedOfOne) - 2 * kSumBytes) / kStageBytes;
+  static constexpr int32_t kSharedBytes = kStages * kStageBytes + 2 * kSumBytes + 1024;  // 1,024 to align
 };
 
 // What a launch consists of: units of `groups` · 64 weight rows and `tokens` rows. A cluster does every
@@ -42,14 +40,16 @@ struct Work {
   int32_t num_k;           // tiles of 64 columns of a slice
   int32_t num_row_groups;  // of x
   int32_t num_units;
+  int32_t prefetched_stages;
+  bool late_start;
 };
 
 template <int32_t stages>
 struct Barriers {
   Barrier full[stages];
   Barrier empty[stages];
-  Barrier sums_full;   // this block has all slices' sums of its part of a unit
-  Barrier sums_empty;  // every block of the cluster has read them
+  Barrier sums_full[2];   // this block has all slices' sums of its part of a unit
+  Barrier sums_empty[2];  // every block of the cluster has read them
 };
 
 // Walks the stages of all units of this block, round and round through the ring.
@@ -102,12 +102,10 @@ struct WeightCopier {
   // What need not wait for the previous kernel: it fills the ring, and has the next stages brought nearer.
   __device__ void begin() {
     for (int32_t s = 0; s < S::kStages && at.unit < work.num_units; ++s) copy_stage();
-    if constexpr (S::kBlocksPerSm > 1) {
-      const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-      Position<S::kStages> ahead = at;
-      for (int32_t s = 0; s < kPrefetchedStages && ahead.unit < work.num_units; ++s, ahead.advance(work)) {
-        if (lane < S::kRowTiles) prefetch_bulk(tile(ahead, lane), kFp16TileBytes);
-      }
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+    Position<S::kStages> ahead = at;
+    for (int32_t s = 0; s < work.prefetched_stages && ahead.unit < work.num_units; ++s, ahead.advance(work)) {
+      if (lane < S::kRowTiles) prefetch_bulk(tile(ahead, lane), kFp16TileBytes);
     }
   }
 
@@ -176,7 +174,7 @@ __device__ void multiply_slice(float (&d)[tokens], const Work& work, const std::
 // sums: [slice][group][fragment][lane] of a float4. Warp w of each warpgroup holds the tile of 16 rows that block w of
 // the cluster finishes.
 template <int32_t tokens, typename S>
-__device__ void send_sums(const float (&d)[tokens], float4* sums, Barriers<S::kStages>& barriers) {
+__device__ void send_sums(const float (&d)[tokens], float4* sums, Barrier& full) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
   const auto slice = static_cast<int32_t>(rank_in_cluster());
@@ -190,7 +188,7 @@ __device__ void send_sums(const float (&d)[tokens], float4* sums, Barriers<S::kS
                    {high[0] + low[0], high[1] + low[1], high[2] + low[2], high[3] + low[3]});
   }
   __syncwarp();
-  if (lane == 0) barriers.sums_full.arrive_at(to);
+  if (lane == 0) full.arrive_at(to);
 }
 
 template <int32_t tokens, typename S>
@@ -213,23 +211,34 @@ __device__ void store_sums(const MatmulArgs& args, const Work& work, const float
   }
 }
 
+// A unit's sums are added up while the next one's are computed: other blocks need not be waited for.
 template <int32_t tokens, typename S>
 __device__ void multiply(const MatmulArgs& args, const Work& work, const std::byte* stages, float4* sums,
                          Barriers<S::kStages>& barriers) {
+  constexpr int32_t kStride = S::kSumBytes / 16;
   Position<S::kStages> at;
-  uint32_t parity = 0;
-  while (at.unit < work.num_units) {
-    const int32_t unit = at.unit;
-    float d[tokens] = {};
-    multiply_slice<tokens, S>(d, work, stages, barriers, at);
-    barriers.sums_empty.wait_for_cluster(parity ^ 1U);
-    send_sums<tokens, S>(d, sums, barriers);
-    barriers.sums_full.wait_for_cluster(parity);
-    store_sums<tokens, S>(args, work, sums, unit);
-    // After its last unit a block may be gone before others would tell it.
-    __syncwarp();
-    if (at.unit < work.num_units && threadIdx.x % 32 < kBlocks) barriers.sums_empty.arrive_at(threadIdx.x % 32);
-    parity ^= 1U;
+  int32_t previous = -1;  // the unit whose sums are on their way
+  for (uint32_t count = 0; previous >= 0 || at.unit < work.num_units; ++count) {
+    const uint32_t buffer = count % 2;
+    const uint32_t parity = count / 2 % 2;
+    const int32_t unit = at.unit < work.num_units ? at.unit : -1;
+    if (unit >= 0) {
+      float d[tokens] = {};
+      multiply_slice<tokens, S>(d, work, stages, barriers, at);
+      barriers.sums_empty[buffer].wait_for_cluster(parity ^ 1U);
+      send_sums<tokens, S>(d, sums + buffer * kStride, barriers.sums_full[buffer]);
+    }
+    if (previous >= 0) {
+      const uint32_t other = buffer ^ 1U;
+      barriers.sums_full[other].wait_for_cluster((count - 1) / 2 % 2);
+      store_sums<tokens, S>(args, work, sums + other * kStride, previous);
+      // Only a unit that is still to come uses this buffer again: after its last one a block may be gone.
+      __syncwarp();
+      if (at.unit < work.num_units && threadIdx.x % 32 < kBlocks) {
+        barriers.sums_empty[other].arrive_at(threadIdx.x % 32);
+      }
+    }
+    previous = unit;
   }
 }
 
@@ -246,8 +255,10 @@ __global__ void __launch_bounds__(Shape<tokens, groups>::kThreads, Shape<tokens,
       barriers.full[i].init(1 + S::kActivationThreads);
       barriers.empty[i].init(S::kWarps);
     }
-    barriers.sums_full.init(S::kWarps);  // of each block one warp a warpgroup: kBlocks · kWarps / 4
-    barriers.sums_empty.init(kBlocks * S::kWarps);
+    for (int32_t i = 0; i < 2; ++i) {
+      barriers.sums_full[i].init(S::kWarps);  // of each block one warp a warpgroup: kBlocks · kWarps / 4
+      barriers.sums_empty[i].init(kBlocks * S::kWarps);
+    }
     fence_barrier_init();
   }
   __syncthreads();
@@ -257,8 +268,9 @@ __global__ void __launch_bounds__(Shape<tokens, groups>::kThreads, Shape<tokens,
   if (warp == S::kWarps) weights.begin();
   cluster_wait();
   if (warp == S::kWarps) {
+    if (!work.late_start) start_next();
     weights.finish();
-    start_next();  // not before, or the next kernel's weights would delay this one's
+    start_next();
   } else if (warp > S::kWarps) {
     wait_for_previous();
     copy_activations<tokens, S>(args, work, stages, barriers);
@@ -270,17 +282,19 @@ __global__ void __launch_bounds__(Shape<tokens, groups>::kThreads, Shape<tokens,
 }
 
 template <int32_t tokens, int32_t groups>
-cudaError_t run(const MatmulArgs& args, int32_t num_clusters, const LaunchContext& context) {
+cudaError_t run(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchContext& context) {
   using S = Shape<tokens, groups>;
   const auto kernel = generated_matmul_kernel<tokens, groups>;
   const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes);
   if (error != cudaSuccess) return error;
   Work work{.num_k = args.matrix.padded_columns / kPaddedColumns,
             .num_row_groups = (args.num_rows + tokens - 1) / tokens,
-            .num_units = 0};
+            .num_units = 0,
+            .prefetched_stages = plan.prefetched_stages,
+            .late_start = plan.late_start};
   work.num_units = args.matrix.padded_rows / (kGroupRows * groups) * work.num_row_groups;
   return launch(kernel,
-                {.grid = dim3(static_cast<uint32_t>(std::min(num_clusters, work.num_units)) * kBlocks),
+                {.grid = dim3(static_cast<uint32_t>(std::min(plan.num_clusters, work.num_units)) * kBlocks),
                  .block = dim3(S::kThreads),
                  .shared_bytes = S::kSharedBytes,
                  .cluster = kBlocks},
@@ -297,12 +311,12 @@ int32_t plan_wgmma_clusters(const DeviceMatrix& matrix, int32_t num_rows, int32_
   return num_rows <= 16 && units <= 2 * one ? units : one;
 }
 
-cudaError_t generated_matmul_wgmma(const MatmulArgs& args, int32_t num_clusters, const LaunchContext& context) {
+cudaError_t generated_matmul_wgmma(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchContext& context) {
   if (args.matrix.type != WeightType::kBf16) return cudaErrorInvalidValue;
-  if (args.num_rows <= 8) return run<8, 1>(args, num_clusters, context);
-  if (args.num_rows <= 16) return run<16, 1>(args, num_clusters, context);
-  if (args.num_rows <= 32) return run<32, 2>(args, num_clusters, context);
-  return run<64, 2>(args, num_clusters, context);
+  if (args.num_rows <= 8) return run<8, 1>(args, plan, context);
+  if (args.num_rows <= 16) return run<16, 1>(args, plan, context);
+  if (args.num_rows <= 32) return run<32, 2>(args, plan, context);
+  return run<64, 2>(args, plan, context);
 }
 
 }  // namespace kipp::cuda

@@ -46,10 +46,14 @@ struct MatmulArgs {
 // How the kernels for generated rows share a matrix's work out. Bits do not depend on it.
 struct GeneratedPlan {
   int32_t num_partials = 1;  // 1, or kNumSlices: `out` holds that many sums, to be added up in order
-  // The rest is which kernel, and how wide: at most one is not 0, and if none is, few_rows_matmul().
-  int32_t row_tiles = 0;  // of a warp of many_rows_matmul()
+  // The rest is for generated_matmul() itself: which kernel, and how wide. At most one of three is not 0.
+  int32_t row_tiles = 0;  // of a warp
   int32_t num_clusters = 0;
   int32_t num_blocks = 0;
+  // Where a kernel can prefetch: how many stages more than its shared memory holds, before the kernel ahead of it has
+  // ended; and whether it lets the next kernel begin only when it has asked for all its own weights.
+  int32_t prefetched_stages = 0;
+  bool late_start = false;
 };
 GeneratedPlan plan_generated_matmul(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms);
 
