@@ -132,8 +132,18 @@ struct ManyBlock {
         if constexpr (type == WeightType::kAffine4Gs32) {
           x_sum = *reinterpret_cast<const float2*>(x_sums + group * Shape::kTokens + n * 8 + lane % 4 * 2);
         }
+        if constexpr (type == WeightType::kBf16) {
 #pragma unroll
-        for (int32_t r = 0; r < row_tiles; ++r) multiply_group<type, terms>(sum[r][n], w[r], x, x_sum);
+          for (int32_t r = 0; r < row_tiles; ++r) multiply_fp16<terms>(sum[r][n], w[r], x);
+        } else {
+          GroupParts part[row_tiles];
+#pragma unroll
+          for (int32_t r = 0; r < row_tiles; ++r) multiply_term<type>(part[r], w[r], x.high);
+#pragma unroll
+          for (int32_t r = 0; r < row_tiles; ++r) multiply_term<type>(part[r], w[r], x.low);
+#pragma unroll
+          for (int32_t r = 0; r < row_tiles; ++r) add_group<type>(sum[r][n], part[r], w[r], x_sum);
+        }
       }
     }
   }

@@ -110,34 +110,37 @@ struct Stream {
   }
 };
 
-// [term][token][column]; then, for AFFINE4, the sum of every group.
+// A warp's slice of the activations: [term][token][column]. Then, for AFFINE4, the sum of every group.
 template <WeightType type>
-__device__ void load_activations(const MatmulArgs& args, const SharedLayout& layout, std::byte* shared) {
-  const int32_t pieces = args.matrix.padded_columns / 8;
-  for (int32_t row = 0; row < 2 * args.num_rows; ++row) {
-    const int32_t token = row % args.num_rows;
-    const __half* from = (row < args.num_rows ? args.x.high : args.x.low) + int64_t{token} * args.x.stride;
-    for (int32_t piece = static_cast<int32_t>(threadIdx.x); piece < pieces; piece += kThreads) {
-      copy_async<16>(shared + row * layout.row_bytes + piece * 16, from + piece * 8);
-    }
+__device__ void load_activations(const MatmulArgs& args, const SharedLayout& layout, std::byte* shared, Barrier& full) {
+  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+  const int32_t slice = static_cast<int32_t>(threadIdx.x) / 32;
+  const int32_t columns = args.matrix.padded_columns / kNumSlices;
+  const auto bytes = static_cast<uint32_t>(columns * 2);
+  if (lane == 0) full.arrive_and_expect(static_cast<uint32_t>(2 * args.num_rows) * bytes);
+  __syncwarp();
+  if (lane < 2 * args.num_rows) {
+    const __half* term = lane < args.num_rows ? args.x.high : args.x.low;
+    copy_bulk(shared_address(shared + lane * layout.row_bytes + slice * columns * 2),
+              term + lane % args.num_rows * int64_t{args.x.stride} + slice * columns, bytes, full);
   }
-  commit_copies();
-  wait_for_copies<0>();
-  __syncthreads();
+  full.wait(0);
   if constexpr (type == WeightType::kAffine4Gs32) {
-    const int32_t groups = args.matrix.padded_columns / kGroupColumns;
+    const int32_t groups = columns / kGroupColumns;
     auto* sums = reinterpret_cast<float*>(shared + layout.sums_at);
-    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < groups * args.num_rows; i += kThreads) {
-      const std::byte* from = shared + i / groups * layout.row_bytes + i % groups * (kGroupColumns * 2);
+    for (int32_t i = lane; i < groups * args.num_rows; i += 32) {
+      const int32_t token = i / groups;
+      const int32_t group = slice * groups + i % groups;
+      const std::byte* from = shared + token * layout.row_bytes + group * (kGroupColumns * 2);
       float part[4];
 #pragma unroll
       for (int32_t t = 0; t < 4; ++t) {
         part[t] = sum_of_activations({*reinterpret_cast<const uint4*>(from + t * 16),
                                       *reinterpret_cast<const uint4*>(from + layout.term_bytes + t * 16)});
       }
-      sums[i % groups * layout.sum_stride + i / groups] = sum_of_group(part[0], part[1], part[2], part[3]);
+      sums[group * layout.sum_stride + token] = sum_of_group(part[0], part[1], part[2], part[3]);
     }
-    __syncthreads();
+    __syncwarp();
   }
 }
 
@@ -163,6 +166,28 @@ struct LaneActivations {
   __device__ float2 sum(int32_t group) const { return *reinterpret_cast<const float2*>(sums + group * sum_stride); }
 };
 
+// `tiles` tiles of 64 columns of a stage. first_group: of the first among the activations' groups.
+template <WeightType type, int32_t tiles>
+__device__ void multiply_tiles(float (&sum)[4], const std::byte* weights, const std::byte* scales,
+                               const LaneActivations& x, int32_t first_group) {
+  WeightFragment w[2 * tiles];
+  GroupParts part[2 * tiles];
+  uint4 low[2 * tiles];
+#pragma unroll
+  for (int32_t i = 0; i < 2 * tiles; ++i) {
+    w[i] = quantized_fragment<type>(weights + i / 2 * tile_bytes(type), scales + i / 2 * tile_scale_bytes(type), i % 2);
+    const ActivationFragment activations = x.fragment(first_group + i);
+    multiply_term<type>(part[i], w[i], activations.high);
+    low[i] = activations.low;
+  }
+#pragma unroll
+  for (int32_t i = 0; i < 2 * tiles; ++i) multiply_term<type>(part[i], w[i], low[i]);
+#pragma unroll
+  for (int32_t i = 0; i < 2 * tiles; ++i) {
+    add_group<type>(sum, part[i], w[i], type == WeightType::kAffine4Gs32 ? x.sum(first_group + i) : float2{});
+  }
+}
+
 // A warp's slice of one tile of rows.
 template <WeightType type>
 __device__ void multiply_slice(float (&sum)[4], Stream<type>& stream, int32_t& stage, uint32_t& parity,
@@ -174,19 +199,15 @@ __device__ void multiply_slice(float (&sum)[4], Stream<type>& stream, int32_t& s
     stream.full[stage].wait(parity);
     const std::byte* weights = stream.ring + stage * R::kStageBytes;
     const std::byte* scales = weights + R::kTiles * tile_bytes(type) + lane / 4 * (tile_scale_bytes(type) / 8);
-#pragma unroll
-    for (int32_t i = 0; i < R::kTiles; ++i) {
-      if (k + i >= stream.num_k) break;
-#pragma unroll
-      for (int32_t half = 0; half < 2; ++half) {
-        const int32_t group = (first_k + k + i) * 2 + half;
-        const WeightFragment w =
-            quantized_fragment<type>(weights + i * tile_bytes(type), scales + i * tile_scale_bytes(type), half);
-        float2 x_sum{};
-        if constexpr (type == WeightType::kAffine4Gs32) x_sum = x.sum(group);
-        multiply_group<type, 2>(sum, w, x.fragment(group), x_sum);
-      }
+    const int32_t count = min(R::kTiles, stream.num_k - k);
+    int32_t i = 0;
+#pragma unroll 1
+    for (; i + 2 <= count; i += 2) {
+      multiply_tiles<type, 2>(sum, weights, scales, x, (first_k + k + i) * 2);
+      weights += 2 * tile_bytes(type);
+      scales += 2 * tile_scale_bytes(type);
     }
+    if (i < count) multiply_tiles<type, 1>(sum, weights, scales, x, (first_k + k + i) * 2);
     __syncwarp();
     if (lane == 0) {
       stream.request();
@@ -212,13 +233,14 @@ __device__ void store_tile(const MatmulArgs& args, const float4* sums, int32_t t
 }
 
 template <WeightType type>
-__global__ void __launch_bounds__(kThreads, 5)
+__global__ void __launch_bounds__(kThreads, 4)
     stream_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ SharedLayout layout,
                   const __grid_constant__ Ahead ahead) {
 #if __CUDA_ARCH__ >= 900
   using R = Ring<type>;
   extern __shared__ __align__(128) std::byte shared[];
   __shared__ Barrier full[kNumSlices][R::kStages];
+  __shared__ Barrier activations_full[kNumSlices];
   __shared__ float4 sums[2][kThreads];
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
@@ -230,6 +252,7 @@ __global__ void __launch_bounds__(kThreads, 5)
                       .num_k = args.matrix.padded_columns / kPaddedColumns};
   if (lane == 0) {
     for (Barrier& barrier : full[warp]) barrier.init(1);
+    activations_full[warp].init(1);
     fence_barrier_init();
     for (int32_t s = 0; s < R::kStages; ++s) stream.request();
     stream.prefetch(ahead.stages);
@@ -237,7 +260,7 @@ __global__ void __launch_bounds__(kThreads, 5)
   __syncwarp();
   if (!ahead.late_start) start_next();
   wait_for_previous();
-  load_activations<type>(args, layout, shared);
+  load_activations<type>(args, layout, shared, activations_full[warp]);
   const LaneActivations x(args, layout, shared);
   int32_t stage = 0;
   uint32_t parity = 0;

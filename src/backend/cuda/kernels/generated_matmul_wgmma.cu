@@ -23,13 +23,13 @@ template <int32_t tokens, int32_t groups>
 struct Shape {
   static constexpr int32_t kBlocksPerSm = tokens <= 16 ? 2 : 1;
   static constexpr int32_t kWarps = 4 * groups;  // that multiply
-  static constexpr int32_t kActivationThreads = tokens <= 8 ? 32 : 128;
-  static constexpr int32_t kThreads = 32 * kWarps + 32 + kActivationThreads;
+  static constexpr int32_t kThreads = 32 * kWarps + 32;
   static constexpr int32_t kRowTiles = 4 * groups;
   static constexpr int32_t kWeightBytes = kRowTiles * kFp16TileBytes;
-  static constexpr int32_t kStageBytes = kWeightBytes + 2 * tokens * kTileColumns * 2;
+  static constexpr int32_t kTermBytes = tokens * kTileColumns * 2;
+  static constexpr int32_t kStageBytes = kWeightBytes + 2 * kTermBytes;
   static constexpr int32_t kFragments = tokens / 8;  // of 16 weight rows: a float4 of each lane
-  static constexpr int32_t kSumBytes = kNumSlices * groups * kFragments * 32 * 16;  // of one unit; two are under way
+  static constexpr int32_t kSumBytes = kNumSlices * groups * kFragments * 32 * 16;
   static constexpr int32_t kStages = ((kBlocksPerSm == 2 ? kSharedOfTwo : kSharedOfOne) - 2 * kSumBytes) / kStageBytes;
   static constexpr int32_t kSharedBytes = kStages * kStageBytes + 2 * kSumBytes + 1024;  // 1,024 to align
 };
@@ -48,8 +48,15 @@ template <int32_t stages>
 struct Barriers {
   Barrier full[stages];
   Barrier empty[stages];
-  Barrier sums_full[2];   // this block has all slices' sums of its part of a unit
-  Barrier sums_empty[2];  // every block of the cluster has read them
+  // Of the sums of every other unit: this block has all slices' of its part; every block of the cluster has read its
+  // own.
+  Barrier sums_full[2];
+  Barrier sums_empty[2];
+};
+
+// The terms of x, in boxes of `tokens` rows.
+struct Maps {
+  CUtensorMap high, low;
 };
 
 // Walks the stages of all units of this block, round and round through the ring.
@@ -72,77 +79,67 @@ struct Position {
   }
 };
 
-// The warp that copies weights: lane r a tile of 16 rows.
-template <typename S>
-struct WeightCopier {
+// The warp that copies: weights by lanes that take a tile of 16 rows each; of the activations one lane the high terms
+// of `tokens` rows, one the low terms, which lie behind them.
+template <int32_t tokens, typename S>
+struct Copier {
   const MatmulArgs& args;
+  const Maps& maps;
   const Work& work;
   std::byte* stages;
   Barriers<S::kStages>& barriers;
+  int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   Position<S::kStages> at{};
 
-  __device__ const std::byte* tile(const Position<S::kStages>& p, int32_t r) const {
-    const int64_t row_tile = int64_t{p.unit / work.num_row_groups} * S::kRowTiles + r;
-    const int32_t k = static_cast<int32_t>(blockIdx.x % kBlocks) * work.num_k + p.k;
-    return args.matrix.tiles + (row_tile * kNumSlices * work.num_k + k) * kFp16TileBytes;
+  __device__ int32_t column_tile(const Position<S::kStages>& p) const {
+    return static_cast<int32_t>(blockIdx.x % kBlocks) * work.num_k + p.k;
+  }
+  __device__ const std::byte* tile(const Position<S::kStages>& p) const {
+    const int64_t row_tile = int64_t{p.unit / work.num_row_groups} * S::kRowTiles + lane;
+    return args.matrix.tiles + (row_tile * kNumSlices * work.num_k + column_tile(p)) * kFp16TileBytes;
   }
 
-  __device__ void copy_stage() {
-    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-    Barrier& full = barriers.full[at.stage];
+  __device__ void copy_weights(const Position<S::kStages>& p) {
+    Barrier& full = barriers.full[p.stage];
     if (lane == 0) full.arrive_and_expect(S::kWeightBytes);
     __syncwarp();
     if (lane < S::kRowTiles) {
-      copy_bulk(shared_address(stages + at.stage * S::kStageBytes + lane * kFp16TileBytes), tile(at, lane),
-                kFp16TileBytes, full);
+      copy_bulk(shared_address(stages + p.stage * S::kStageBytes + lane * kFp16TileBytes), tile(p), kFp16TileBytes,
+                full);
     }
-    at.advance(work);
+  }
+  __device__ void copy_activations(const Position<S::kStages>& p) {
+    Barrier& full = barriers.full[p.stage];
+    if (lane == 0) full.arrive_and_expect(2 * S::kTermBytes);
+    __syncwarp();
+    if (lane < 2) {
+      copy_box(shared_address(stages + p.stage * S::kStageBytes + S::kWeightBytes + lane * S::kTermBytes),
+               lane == 0 ? maps.high : maps.low, column_tile(p) * kTileColumns, p.unit % work.num_row_groups * tokens,
+               full);
+    }
   }
 
   // What need not wait for the previous kernel: it fills the ring, and has the next stages brought nearer.
   __device__ void begin() {
-    for (int32_t s = 0; s < S::kStages && at.unit < work.num_units; ++s) copy_stage();
-    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+    if (lane < 2) prefetch_map(lane == 0 ? maps.high : maps.low);
+    for (int32_t s = 0; s < S::kStages && at.unit < work.num_units; ++s, at.advance(work)) copy_weights(at);
     Position<S::kStages> ahead = at;
     for (int32_t s = 0; s < work.prefetched_stages && ahead.unit < work.num_units; ++s, ahead.advance(work)) {
-      if (lane < S::kRowTiles) prefetch_bulk(tile(ahead, lane), kFp16TileBytes);
+      if (lane < S::kRowTiles) prefetch_bulk(tile(ahead), kFp16TileBytes);
     }
   }
 
   __device__ void finish() {
-    while (at.unit < work.num_units) {
+    Position<S::kStages> begun;
+    for (int32_t s = 0; s < S::kStages && begun.unit < work.num_units; ++s, begun.advance(work))
+      copy_activations(begun);
+    for (; at.unit < work.num_units; at.advance(work)) {
       barriers.empty[at.stage].wait(at.parity ^ 1U);
-      copy_stage();
+      copy_weights(at);
+      copy_activations(at);
     }
   }
 };
-
-// The threads that copy activations: rows of the operand are the high terms of `tokens` rows of x, then the low terms,
-// 128 bytes each; piece c of 16 bytes lies at c ^ (row % 8). Rows that x does not have stay what they are.
-template <int32_t tokens, typename S>
-__device__ void copy_activations(const MatmulArgs& args, const Work& work, std::byte* stages,
-                                 Barriers<S::kStages>& barriers) {
-  const int32_t index = static_cast<int32_t>(threadIdx.x) - (S::kThreads - S::kActivationThreads);
-  const int32_t piece = index % 8;
-  const int32_t first_row = index / 8;
-  const int32_t first_k = static_cast<int32_t>(blockIdx.x % kBlocks) * work.num_k;
-  for (Position<S::kStages> at; at.unit < work.num_units; at.advance(work)) {
-    const int32_t first_token = at.unit % work.num_row_groups * tokens;
-    const int64_t column = (first_k + at.k) * kTileColumns + piece * 8;
-    std::byte* to = stages + at.stage * S::kStageBytes + S::kWeightBytes;
-    barriers.empty[at.stage].wait(at.parity ^ 1U);
-#pragma unroll
-    for (int32_t i = 0; i < 2 * tokens; i += S::kActivationThreads / 8) {
-      const int32_t row = first_row + i;
-      const int32_t token = first_token + row % tokens;
-      if (token < args.num_rows) {
-        copy_async<16>(to + row * 128 + (piece ^ (row % 8)) * 16,
-                       (row < tokens ? args.x.high : args.x.low) + token * int64_t{args.x.stride} + column);
-      }
-    }
-    barriers.full[at.stage].arrive_after_copies();
-  }
-}
 
 // This block's slice of one unit: 64 weight rows of this warpgroup, both terms.
 template <int32_t tokens, typename S>
@@ -153,7 +150,6 @@ __device__ void multiply_slice(float (&d)[tokens], const Work& work, const std::
   int32_t previous = -1;
   for (int32_t k = 0; k < work.num_k; ++k, at.advance(work)) {
     barriers.full[at.stage].wait(at.parity);
-    fence_async_proxy();
     const uint32_t base = shared_address(stages + at.stage * S::kStageBytes);
     const uint64_t a = swizzled_operand(base + group * 4 * kFp16TileBytes);
     const uint64_t b = swizzled_operand(base + S::kWeightBytes);
@@ -211,40 +207,35 @@ __device__ void store_sums(const MatmulArgs& args, const Work& work, const float
   }
 }
 
-// A unit's sums are added up while the next one's are computed: other blocks need not be waited for.
+// Sums of a unit are on their way through the cluster while the next unit is multiplied.
 template <int32_t tokens, typename S>
 __device__ void multiply(const MatmulArgs& args, const Work& work, const std::byte* stages, float4* sums,
                          Barriers<S::kStages>& barriers) {
-  constexpr int32_t kStride = S::kSumBytes / 16;
+  const auto clusters = static_cast<int32_t>(gridDim.x / kBlocks);
+  const auto first_unit = static_cast<int32_t>(blockIdx.x / kBlocks);
+  const int32_t num_rounds = (work.num_units - first_unit + clusters - 1) / clusters;
   Position<S::kStages> at;
-  int32_t previous = -1;  // the unit whose sums are on their way
-  for (uint32_t count = 0; previous >= 0 || at.unit < work.num_units; ++count) {
-    const uint32_t buffer = count % 2;
-    const uint32_t parity = count / 2 % 2;
-    const int32_t unit = at.unit < work.num_units ? at.unit : -1;
-    if (unit >= 0) {
+  for (int32_t round = 0; round <= num_rounds; ++round) {
+    if (round < num_rounds) {
       float d[tokens] = {};
       multiply_slice<tokens, S>(d, work, stages, barriers, at);
-      barriers.sums_empty[buffer].wait_for_cluster(parity ^ 1U);
-      send_sums<tokens, S>(d, sums + buffer * kStride, barriers.sums_full[buffer]);
+      barriers.sums_empty[round % 2].wait_for_cluster(round / 2 % 2 == 0 ? 1 : 0);
+      send_sums<tokens, S>(d, sums + round % 2 * (S::kSumBytes / 16), barriers.sums_full[round % 2]);
     }
-    if (previous >= 0) {
-      const uint32_t other = buffer ^ 1U;
-      barriers.sums_full[other].wait_for_cluster((count - 1) / 2 % 2);
-      store_sums<tokens, S>(args, work, sums + other * kStride, previous);
-      // Only a unit that is still to come uses this buffer again: after its last one a block may be gone.
-      __syncwarp();
-      if (at.unit < work.num_units && threadIdx.x % 32 < kBlocks) {
-        barriers.sums_empty[other].arrive_at(threadIdx.x % 32);
-      }
-    }
-    previous = unit;
+    if (round == 0) continue;
+    const int32_t done = round - 1;
+    barriers.sums_full[done % 2].wait_for_cluster(done / 2 % 2 == 0 ? 0 : 1);
+    store_sums<tokens, S>(args, work, sums + done % 2 * (S::kSumBytes / 16), first_unit + done * clusters);
+    __syncwarp();
+    // Only who has yet to send to that buffer is sure to be there still.
+    if (done + 2 < num_rounds && threadIdx.x % 32 < kBlocks) barriers.sums_empty[done % 2].arrive_at(threadIdx.x % 32);
   }
 }
 
 template <int32_t tokens, int32_t groups>
 __global__ void __launch_bounds__(Shape<tokens, groups>::kThreads, Shape<tokens, groups>::kBlocksPerSm)
-    generated_matmul_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ Work work) {
+    generated_matmul_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ Maps maps,
+                            const __grid_constant__ Work work) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using S = Shape<tokens, groups>;
   extern __shared__ std::byte unaligned[];
@@ -252,7 +243,7 @@ __global__ void __launch_bounds__(Shape<tokens, groups>::kThreads, Shape<tokens,
   auto* stages = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(unaligned) + 1023) / 1024 * 1024);
   if (threadIdx.x == 0) {
     for (int32_t i = 0; i < S::kStages; ++i) {
-      barriers.full[i].init(1 + S::kActivationThreads);
+      barriers.full[i].init(2);  // weights, activations
       barriers.empty[i].init(S::kWarps);
     }
     for (int32_t i = 0; i < 2; ++i) {
@@ -264,18 +255,15 @@ __global__ void __launch_bounds__(Shape<tokens, groups>::kThreads, Shape<tokens,
   __syncthreads();
   cluster_arrive();
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
-  WeightCopier<S> weights{args, work, stages, barriers};
-  if (warp == S::kWarps) weights.begin();
+  Copier<tokens, S> copier{args, maps, work, stages, barriers};
+  if (warp == S::kWarps) copier.begin();
   cluster_wait();
+  if (warp == S::kWarps && !work.late_start) start_next();
+  wait_for_previous();
   if (warp == S::kWarps) {
-    if (!work.late_start) start_next();
-    weights.finish();
+    copier.finish();
     start_next();
-  } else if (warp > S::kWarps) {
-    wait_for_previous();
-    copy_activations<tokens, S>(args, work, stages, barriers);
   } else {
-    wait_for_previous();
     multiply<tokens, S>(args, work, stages, reinterpret_cast<float4*>(stages + S::kStages * S::kStageBytes), barriers);
   }
 #endif
@@ -287,6 +275,12 @@ cudaError_t run(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchC
   const auto kernel = generated_matmul_kernel<tokens, groups>;
   const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes);
   if (error != cudaSuccess) return error;
+  Maps maps;
+  for (const bool low : {false, true}) {
+    const CUresult made = make_activation_map(low ? maps.low : maps.high, low ? args.x.low : args.x.high, args.num_rows,
+                                              args.x.stride, tokens);
+    if (made != CUDA_SUCCESS) return cudaErrorNotSupported;
+  }
   Work work{.num_k = args.matrix.padded_columns / kPaddedColumns,
             .num_row_groups = (args.num_rows + tokens - 1) / tokens,
             .num_units = 0,
@@ -298,7 +292,7 @@ cudaError_t run(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchC
                  .block = dim3(S::kThreads),
                  .shared_bytes = S::kSharedBytes,
                  .cluster = kBlocks},
-                context, args, work);
+                context, args, maps, work);
 }
 
 }  // namespace

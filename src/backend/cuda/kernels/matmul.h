@@ -68,7 +68,10 @@ cudaError_t prompt_matmul_portable(const MatmulArgs& args, const LaunchContext& 
 // that args.x lies in (make_activation_map).
 cudaError_t prompt_matmul_wgmma(const MatmulArgs& args, const CUtensorMap& x_map, int32_t num_sms,
                                 const LaunchContext& context);
-// A buffer x [rows][stride] of FP16 as the Hopper kernel's copies read it.
-CUresult make_activation_map(CUtensorMap& map, const __half* x, int32_t rows, int32_t stride);
+// A buffer x [rows][stride] of FP16 as the Hopper kernels' copies read it: boxes of box_rows rows, those beyond the
+// last row zeros.
+inline constexpr int32_t kActivationMapRows = 32;  // of a box, for prompt_matmul_wgmma
+CUresult make_activation_map(CUtensorMap& map, const __half* x, int32_t rows, int32_t stride,
+                             int32_t box_rows = kActivationMapRows);
 
 }  // namespace kipp::cuda
