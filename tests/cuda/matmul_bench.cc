@@ -126,36 +126,6 @@ void run(const char* name, int32_t rows, int32_t columns, bool prompts) {
   }
 }
 
-// Ways to share the work out, measured against the default.
-struct Variant {
-  const char* name;
-  int32_t prefetched_stages;  // -1: the default
-  int32_t late_start;         // likewise
-  int32_t blocks_per_sm;      // likewise
-};
-constexpr Variant kVariants[] = {
-    {"", -1, -1, -1},
-    {"no prefetch", 0, -1, -1},
-    {"prefetch 4", 4, -1, -1},
-    {"prefetch 12", 12, -1, -1},
-    {"prefetch 24", 24, -1, -1},
-    {"late start", -1, 1, -1},
-    {"early start", -1, 0, -1},
-    {"one block an SM", -1, -1, 1},
-    {"two blocks an SM", -1, -1, 2},
-    {"three blocks an SM", -1, -1, 3},
-};
-
-GeneratedPlan changed(GeneratedPlan plan, const Variant& variant) {
-  if (variant.prefetched_stages >= 0) plan.prefetched_stages = variant.prefetched_stages;
-  if (variant.late_start >= 0) plan.late_start = variant.late_start != 0;
-  if (variant.blocks_per_sm > 0) {
-    if (plan.num_clusters > 0) plan.num_clusters = variant.blocks_per_sm * kSms / kNumSlices;
-    if (plan.num_blocks > 0) plan.num_blocks = variant.blocks_per_sm * kSms;
-  }
-  return plan;
-}
-
 // The four products of a layer, one after the other, each waiting for the one before as in a model.
 void run_layer(const char* name, int32_t hidden, int32_t query_width, int32_t qkv_width, int32_t ffn) {
   for (const WeightType type : {WeightType::kBf16, WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
@@ -172,27 +142,24 @@ void run_layer(const char* name, int32_t hidden, int32_t query_width, int32_t qk
     const Input x(std::max(ffn, query_width));
     const DeviceArray<float> out(static_cast<size_t>(int64_t{2 * ffn} * 64 * kNumSlices));
     const DeviceArray<__half> activated(static_cast<size_t>(padded(ffn, kPaddedColumns) * 128));
-    for (const Variant& variant : kVariants) {
-      for (const int32_t num_rows : {1, 2, 4, 8, 16, 32, 64}) {
-        if (variant.name[0] != 0 && num_rows != 1 && num_rows != 64) continue;
-        const auto call = [&](int32_t i, const LaunchContext& context) {
-          const auto& copies = products[static_cast<size_t>(i % 4)].copies;
-          const DeviceMatrix& matrix = copies[static_cast<size_t>(i / 4) % copies.size()];
-          MatmulArgs args = args_for(matrix, x, out, num_rows);
-          const GeneratedPlan plan = changed(plan_generated_matmul(matrix, num_rows, kSms), variant);
-          if (i % 4 == 2 && plan.num_partials == 1) {
-            args.swiglu = true;
-            args.to = {.high = activated.get(),
-                       .low = activated.get() + padded(ffn, kPaddedColumns) * 64,
-                       .stride = static_cast<int32_t>(padded(ffn, kPaddedColumns)),
-                       .width = ffn};
-          }
-          return generated_matmul(args, plan, context);
-        };
-        const float us = 4 * time_us(4 * 24, call);
-        std::printf("%-10s type %d %5d rows: %8.2f us a layer, %7.0f GB/s %s\n", name, static_cast<int>(type), num_rows,
-                    us, bytes / us * 1e-3, variant.name);
-      }
+    for (const int32_t num_rows : {1, 2, 4, 8, 16, 32, 64}) {
+      const auto call = [&](int32_t i, const LaunchContext& context) {
+        const auto& copies = products[static_cast<size_t>(i % 4)].copies;
+        const DeviceMatrix& matrix = copies[static_cast<size_t>(i / 4) % copies.size()];
+        MatmulArgs args = args_for(matrix, x, out, num_rows);
+        const GeneratedPlan plan = plan_generated_matmul(matrix, num_rows, kSms);
+        if (i % 4 == 2 && plan.num_partials == 1) {
+          args.swiglu = true;
+          args.to = {.high = activated.get(),
+                     .low = activated.get() + padded(ffn, kPaddedColumns) * 64,
+                     .stride = static_cast<int32_t>(padded(ffn, kPaddedColumns)),
+                     .width = ffn};
+        }
+        return generated_matmul(args, plan, context);
+      };
+      const float us = 4 * time_us(4 * 24, call);
+      std::printf("%-10s type %d %5d rows: %8.2f us a layer, %7.0f GB/s\n", name, static_cast<int>(type), num_rows, us,
+                  bytes / us * 1e-3);
     }
   }
 }

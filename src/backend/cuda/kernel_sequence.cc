@@ -18,7 +18,6 @@ KernelClass of_type(KernelClass bf16, WeightType type) {
 }
 
 KernelClass class_of(const GeneratedPlan& plan, WeightType type) {
-  if (plan.num_clusters > 0) return KernelClass::kMatmulWgmma;
   if (plan.num_blocks > 0) return of_type(KernelClass::kMatmulStreamBf16, type);
   return of_type(plan.row_tiles > 0 ? KernelClass::kMatmulManyBf16 : KernelClass::kMatmulFewBf16, type);
 }
@@ -175,15 +174,11 @@ Result<void> KernelSequence::finish() const {
 }
 
 bool is_possible(KernelClass kernel, const Device& device, QuantScheme scheme) {
-  const bool wgmma = device.has_wgmma();
   switch (kernel) {
-    case KernelClass::kMatmulStreamBf16:
     case KernelClass::kDequantizeBf16:
     case KernelClass::kCount: return false;
-    case KernelClass::kMatmulWgmma: return wgmma;
-    case KernelClass::kMatmulFewBf16:
-    case KernelClass::kMatmulManyBf16:
-    case KernelClass::kSumPartials: return !wgmma;
+    case KernelClass::kMatmulStreamBf16: return device.major >= 9;
+    case KernelClass::kMatmulFewBf16: return device.major < 9;
     case KernelClass::kMatmulStreamQ8: return device.major >= 9 && scheme == QuantScheme::kQ8_0;
     case KernelClass::kMatmulStreamAffine4: return device.major >= 9 && scheme == QuantScheme::kAffine4Gs32;
     case KernelClass::kMatmulFewQ8: return device.major < 9 && scheme == QuantScheme::kQ8_0;
@@ -192,7 +187,6 @@ bool is_possible(KernelClass kernel, const Device& device, QuantScheme scheme) {
     case KernelClass::kDequantizeQ8: return scheme == QuantScheme::kQ8_0;
     case KernelClass::kMatmulManyAffine4:
     case KernelClass::kDequantizeAffine4: return scheme == QuantScheme::kAffine4Gs32;
-    case KernelClass::kSwiglu: return !wgmma || scheme != QuantScheme::kBf16;
     default: return true;
   }
 }
@@ -201,7 +195,6 @@ const char* kernel_name(KernelClass kernel) {
   constexpr std::array kNames = {"embedding",
                                  "rotary_angles",
                                  "residual_norm",
-                                 "matmul_wgmma",
                                  "matmul_stream_bf16",
                                  "matmul_stream_q8_0",
                                  "matmul_stream_affine4_gs32",

@@ -18,8 +18,7 @@ enum class KernelClass : uint8_t {
   kEmbedding,
   kRotaryAngles,
   kResidualNorm,
-  kMatmulWgmma,
-  kMatmulStreamBf16,  // never runs: only so that a type's class can be computed
+  kMatmulStreamBf16,
   kMatmulStreamQ8,
   kMatmulStreamAffine4,
   kMatmulFewBf16,

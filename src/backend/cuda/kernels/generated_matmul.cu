@@ -22,13 +22,7 @@ int32_t compute_capability() {
 
 GeneratedPlan plan_generated_matmul(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms) {
   const int32_t capability = compute_capability();
-  if (matrix.type == WeightType::kBf16 && capability == 90) {
-    return {.num_partials = 1,
-            .num_clusters = plan_wgmma_clusters(matrix, num_rows, num_sms),
-            .prefetched_stages = 12,
-            .late_start = true};
-  }
-  if (matrix.type != WeightType::kBf16 && capability >= 90 && can_stream(matrix, num_rows)) {
+  if (capability >= 90 && can_stream(matrix, num_rows)) {
     return {.num_partials = 1, .num_blocks = plan_stream_blocks(matrix, num_rows, num_sms)};
   }
   if (num_rows <= kFewRows) return {.num_partials = 1};
@@ -39,8 +33,7 @@ GeneratedPlan plan_generated_matmul(const DeviceMatrix& matrix, int32_t num_rows
 cudaError_t generated_matmul(const MatmulArgs& given, GeneratedPlan plan, const LaunchContext& context) {
   MatmulArgs args = given;
   if (args.matrix.type == WeightType::kAffine4Gs32) args.out_scale *= kAffine4SumScale;
-  if (plan.num_clusters > 0) return generated_matmul_wgmma(args, plan, context);
-  if (plan.num_blocks > 0) return generated_matmul_stream(args, plan, context);
+  if (plan.num_blocks > 0) return generated_matmul_stream(args, plan.num_blocks, context);
   if (plan.num_partials == 1) return few_rows_matmul(args, context);
   return args.swiglu ? cudaErrorInvalidValue : many_rows_matmul(args, plan.row_tiles, context);
 }

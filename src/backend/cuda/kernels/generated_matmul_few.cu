@@ -93,15 +93,9 @@ __global__ void few_rows_kernel(MatmulArgs args) {
 #pragma unroll
     for (int32_t group = 0; group < 2; ++group) {
       const ActivationFragment x = few_activations(a, group, args.num_rows);
-      const WeightFragment fragment = Stream::fragment(w, group);
-      if constexpr (type == WeightType::kBf16) {
-        multiply_fp16<2>(sum, fragment, x);
-      } else {
-        GroupParts part;
-        multiply_term<type>(part, fragment, x.high);
-        multiply_term<type>(part, fragment, x.low);
-        add_group<type>(sum, part, fragment, type == WeightType::kAffine4Gs32 ? few_sums(x) : float2{});
-      }
+      float2 x_sum{};
+      if constexpr (type == WeightType::kAffine4Gs32) x_sum = few_sums(x);
+      multiply_group<type, 2>(sum, Stream::fragment(w, group), x, x_sum);
     }
   }
 

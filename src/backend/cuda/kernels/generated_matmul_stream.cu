@@ -1,4 +1,4 @@
-// Products of up to 8 generated rows with quantised weights where there is a copy engine, bound by reading the weights.
+// Products of up to 8 generated rows where there is a copy engine, bound by reading the weights.
 // Four warps share 16 weight rows, one slice of the columns each. A warp has a ring of its own that the copy engine
 // fills far ahead, across the ends of tiles; the activations lie in shared memory from the kernel's beginning to its
 // end.
@@ -23,15 +23,10 @@ constexpr int32_t kSharedOfSm = 220 * 1024;
 // A stage: kTiles tiles of 64 columns, then their scales.
 template <WeightType type>
 struct Ring {
-  static constexpr int32_t kTiles = type == WeightType::kQ8_0 ? 2 : 4;
-  static constexpr int32_t kStages = 4;
+  static constexpr int32_t kTiles = type == WeightType::kAffine4Gs32 ? 4 : 2;
+  static constexpr int32_t kStages = type == WeightType::kBf16 ? 3 : 4;
   static constexpr int32_t kStageBytes = kTiles * (tile_bytes(type) + tile_scale_bytes(type));
   static constexpr int32_t kBytes = kStages * kStageBytes;
-};
-
-struct Ahead {
-  int32_t stages;
-  bool late_start;
 };
 
 struct SharedLayout {
@@ -70,77 +65,58 @@ struct Stream {
   int32_t k = 0;
   int32_t stage = 0;
 
-  __device__ bool done() const { return tile >= num_tiles; }
-  __device__ int64_t first() const {
-    return (int64_t{tile} * kNumSlices + static_cast<int32_t>(threadIdx.x) / 32) * num_k + k;
-  }
-  __device__ void advance(int32_t count) {
+  // Asks for the next stage; only lane 0 does.
+  __device__ void request() {
+    if (tile >= num_tiles) return;
+    const int32_t count = min(R::kTiles, num_k - k);
+    const int32_t slice = static_cast<int32_t>(threadIdx.x) / 32;
+    const int64_t first = (int64_t{tile} * kNumSlices + slice) * num_k + k;
+    const uint32_t to = shared_address(ring + stage * R::kStageBytes);
+    const auto weight_bytes = static_cast<uint32_t>(count * tile_bytes(type));
+    const auto scale_bytes = static_cast<uint32_t>(count * tile_scale_bytes(type));
+    full[stage].arrive_and_expect(weight_bytes + scale_bytes);
+    copy_bulk(to, matrix.tiles + first * tile_bytes(type), weight_bytes, full[stage]);
+    if constexpr (type != WeightType::kBf16) {
+      copy_bulk(to + R::kTiles * tile_bytes(type), matrix.scales + first * tile_scale_bytes(type), scale_bytes,
+                full[stage]);
+    }
     k += count;
     if (k == num_k) {
       k = 0;
       tile += static_cast<int32_t>(gridDim.x);
     }
-  }
-
-  // Asks for the next stage; only lane 0 does.
-  __device__ void request() {
-    if (done()) return;
-    const int32_t count = min(R::kTiles, num_k - k);
-    const uint32_t to = shared_address(ring + stage * R::kStageBytes);
-    const auto weight_bytes = static_cast<uint32_t>(count * tile_bytes(type));
-    const auto scale_bytes = static_cast<uint32_t>(count * tile_scale_bytes(type));
-    full[stage].arrive_and_expect(weight_bytes + scale_bytes);
-    copy_bulk(to, matrix.tiles + first() * tile_bytes(type), weight_bytes, full[stage]);
-    copy_bulk(to + R::kTiles * tile_bytes(type), matrix.scales + first() * tile_scale_bytes(type), scale_bytes,
-              full[stage]);
-    advance(count);
     stage = (stage + 1) % R::kStages;
-  }
-
-  // Has the stages that will be asked for next brought nearer.
-  __device__ void prefetch(int32_t num_stages) const {
-    Stream ahead = *this;
-    for (int32_t s = 0; s < num_stages && !ahead.done(); ++s) {
-      const int32_t count = min(R::kTiles, num_k - ahead.k);
-      prefetch_bulk(matrix.tiles + ahead.first() * tile_bytes(type), static_cast<uint32_t>(count * tile_bytes(type)));
-      prefetch_bulk(matrix.scales + ahead.first() * tile_scale_bytes(type),
-                    static_cast<uint32_t>(count * tile_scale_bytes(type)));
-      ahead.advance(count);
-    }
   }
 };
 
-// A warp's slice of the activations: [term][token][column]. Then, for AFFINE4, the sum of every group.
+// [term][token][column]; then, for AFFINE4, the sum of every group.
 template <WeightType type>
-__device__ void load_activations(const MatmulArgs& args, const SharedLayout& layout, std::byte* shared, Barrier& full) {
-  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-  const int32_t slice = static_cast<int32_t>(threadIdx.x) / 32;
-  const int32_t columns = args.matrix.padded_columns / kNumSlices;
-  const auto bytes = static_cast<uint32_t>(columns * 2);
-  if (lane == 0) full.arrive_and_expect(static_cast<uint32_t>(2 * args.num_rows) * bytes);
-  __syncwarp();
-  if (lane < 2 * args.num_rows) {
-    const __half* term = lane < args.num_rows ? args.x.high : args.x.low;
-    copy_bulk(shared_address(shared + lane * layout.row_bytes + slice * columns * 2),
-              term + lane % args.num_rows * int64_t{args.x.stride} + slice * columns, bytes, full);
+__device__ void load_activations(const MatmulArgs& args, const SharedLayout& layout, std::byte* shared) {
+  const int32_t pieces = args.matrix.padded_columns / 8;
+  for (int32_t row = 0; row < 2 * args.num_rows; ++row) {
+    const int32_t token = row % args.num_rows;
+    const __half* from = (row < args.num_rows ? args.x.high : args.x.low) + int64_t{token} * args.x.stride;
+    for (int32_t piece = static_cast<int32_t>(threadIdx.x); piece < pieces; piece += kThreads) {
+      copy_async<16>(shared + row * layout.row_bytes + piece * 16, from + piece * 8);
+    }
   }
-  full.wait(0);
+  commit_copies();
+  wait_for_copies<0>();
+  __syncthreads();
   if constexpr (type == WeightType::kAffine4Gs32) {
-    const int32_t groups = columns / kGroupColumns;
+    const int32_t groups = args.matrix.padded_columns / kGroupColumns;
     auto* sums = reinterpret_cast<float*>(shared + layout.sums_at);
-    for (int32_t i = lane; i < groups * args.num_rows; i += 32) {
-      const int32_t token = i / groups;
-      const int32_t group = slice * groups + i % groups;
-      const std::byte* from = shared + token * layout.row_bytes + group * (kGroupColumns * 2);
+    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < groups * args.num_rows; i += kThreads) {
+      const std::byte* from = shared + i / groups * layout.row_bytes + i % groups * (kGroupColumns * 2);
       float part[4];
 #pragma unroll
       for (int32_t t = 0; t < 4; ++t) {
         part[t] = sum_of_activations({*reinterpret_cast<const uint4*>(from + t * 16),
                                       *reinterpret_cast<const uint4*>(from + layout.term_bytes + t * 16)});
       }
-      sums[group * layout.sum_stride + token] = sum_of_group(part[0], part[1], part[2], part[3]);
+      sums[i % groups * layout.sum_stride + i / groups] = sum_of_group(part[0], part[1], part[2], part[3]);
     }
-    __syncwarp();
+    __syncthreads();
   }
 }
 
@@ -166,25 +142,15 @@ struct LaneActivations {
   __device__ float2 sum(int32_t group) const { return *reinterpret_cast<const float2*>(sums + group * sum_stride); }
 };
 
-// `tiles` tiles of 64 columns of a stage. first_group: of the first among the activations' groups.
-template <WeightType type, int32_t tiles>
-__device__ void multiply_tiles(float (&sum)[4], const std::byte* weights, const std::byte* scales,
-                               const LaneActivations& x, int32_t first_group) {
-  WeightFragment w[2 * tiles];
-  GroupParts part[2 * tiles];
-  uint4 low[2 * tiles];
-#pragma unroll
-  for (int32_t i = 0; i < 2 * tiles; ++i) {
-    w[i] = quantized_fragment<type>(weights + i / 2 * tile_bytes(type), scales + i / 2 * tile_scale_bytes(type), i % 2);
-    const ActivationFragment activations = x.fragment(first_group + i);
-    multiply_term<type>(part[i], w[i], activations.high);
-    low[i] = activations.low;
-  }
-#pragma unroll
-  for (int32_t i = 0; i < 2 * tiles; ++i) multiply_term<type>(part[i], w[i], low[i]);
-#pragma unroll
-  for (int32_t i = 0; i < 2 * tiles; ++i) {
-    add_group<type>(sum, part[i], w[i], type == WeightType::kAffine4Gs32 ? x.sum(first_group + i) : float2{});
+// What a lane needs of a group of 32 columns of a tile. scales: those of this lane's rows.
+template <WeightType type>
+__device__ WeightFragment fragment_of(const std::byte* tile, const std::byte* scales, int32_t group) {
+  if constexpr (type == WeightType::kBf16) {
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+    const int32_t g = lane / 4;
+    return fp16_fragment(tile + g * 128 + ((lane % 4 + group * 4) ^ g) * 16, 1024);
+  } else {
+    return quantized_fragment<type>(tile, scales, group);
   }
 }
 
@@ -199,20 +165,21 @@ __device__ void multiply_slice(float (&sum)[4], Stream<type>& stream, int32_t& s
     stream.full[stage].wait(parity);
     const std::byte* weights = stream.ring + stage * R::kStageBytes;
     const std::byte* scales = weights + R::kTiles * tile_bytes(type) + lane / 4 * (tile_scale_bytes(type) / 8);
-    const int32_t count = min(R::kTiles, stream.num_k - k);
-    int32_t i = 0;
-#pragma unroll 1
-    for (; i + 2 <= count; i += 2) {
-      multiply_tiles<type, 2>(sum, weights, scales, x, (first_k + k + i) * 2);
-      weights += 2 * tile_bytes(type);
-      scales += 2 * tile_scale_bytes(type);
+#pragma unroll
+    for (int32_t i = 0; i < R::kTiles; ++i) {
+      if (k + i >= stream.num_k) break;
+#pragma unroll
+      for (int32_t half = 0; half < 2; ++half) {
+        const int32_t group = (first_k + k + i) * 2 + half;
+        const WeightFragment w =
+            fragment_of<type>(weights + i * tile_bytes(type), scales + i * tile_scale_bytes(type), half);
+        float2 x_sum{};
+        if constexpr (type == WeightType::kAffine4Gs32) x_sum = x.sum(group);
+        multiply_group<type, 2>(sum, w, x.fragment(group), x_sum);
+      }
     }
-    if (i < count) multiply_tiles<type, 1>(sum, weights, scales, x, (first_k + k + i) * 2);
     __syncwarp();
-    if (lane == 0) {
-      stream.request();
-      if (stream.done()) start_next();
-    }
+    if (lane == 0) stream.request();
     stage = (stage + 1) % R::kStages;
     if (stage == 0) parity ^= 1U;
   }
@@ -233,14 +200,12 @@ __device__ void store_tile(const MatmulArgs& args, const float4* sums, int32_t t
 }
 
 template <WeightType type>
-__global__ void __launch_bounds__(kThreads, 4)
-    stream_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ SharedLayout layout,
-                  const __grid_constant__ Ahead ahead) {
+__global__ void __launch_bounds__(kThreads, 5)
+    stream_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ SharedLayout layout) {
 #if __CUDA_ARCH__ >= 900
   using R = Ring<type>;
   extern __shared__ __align__(128) std::byte shared[];
   __shared__ Barrier full[kNumSlices][R::kStages];
-  __shared__ Barrier activations_full[kNumSlices];
   __shared__ float4 sums[2][kThreads];
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
@@ -252,15 +217,13 @@ __global__ void __launch_bounds__(kThreads, 4)
                       .num_k = args.matrix.padded_columns / kPaddedColumns};
   if (lane == 0) {
     for (Barrier& barrier : full[warp]) barrier.init(1);
-    activations_full[warp].init(1);
     fence_barrier_init();
     for (int32_t s = 0; s < R::kStages; ++s) stream.request();
-    stream.prefetch(ahead.stages);
   }
   __syncwarp();
-  if (!ahead.late_start) start_next();
+  start_next();
   wait_for_previous();
-  load_activations<type>(args, layout, shared, activations_full[warp]);
+  load_activations<type>(args, layout, shared);
   const LaneActivations x(args, layout, shared);
   int32_t stage = 0;
   uint32_t parity = 0;
@@ -278,21 +241,25 @@ __global__ void __launch_bounds__(kThreads, 4)
 }
 
 template <WeightType type>
-cudaError_t run(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchContext& context) {
+cudaError_t run(const MatmulArgs& args, int32_t num_blocks, const LaunchContext& context) {
   const SharedLayout layout = shared_layout<type>(args.matrix, args.num_rows);
   const cudaError_t error =
       cudaFuncSetAttribute(stream_kernel<type>, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.total);
   if (error != cudaSuccess) return error;
   return launch(stream_kernel<type>,
-                {.grid = dim3(static_cast<uint32_t>(plan.num_blocks)),
+                {.grid = dim3(static_cast<uint32_t>(num_blocks)),
                  .block = dim3(kThreads),
                  .shared_bytes = static_cast<size_t>(layout.total)},
-                context, args, layout, Ahead{plan.prefetched_stages, plan.late_start});
+                context, args, layout);
 }
 
 int32_t shared_bytes(const DeviceMatrix& matrix, int32_t num_rows) {
-  return matrix.type == WeightType::kQ8_0 ? shared_layout<WeightType::kQ8_0>(matrix, num_rows).total
-                                          : shared_layout<WeightType::kAffine4Gs32>(matrix, num_rows).total;
+  switch (matrix.type) {
+    case WeightType::kBf16: return shared_layout<WeightType::kBf16>(matrix, num_rows).total;
+    case WeightType::kQ8_0: return shared_layout<WeightType::kQ8_0>(matrix, num_rows).total;
+    case WeightType::kAffine4Gs32: return shared_layout<WeightType::kAffine4Gs32>(matrix, num_rows).total;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -311,11 +278,11 @@ int32_t plan_stream_blocks(const DeviceMatrix& matrix, int32_t num_rows, int32_t
   return wasted(fewer) < wasted(most * num_sms) ? fewer : most * num_sms;
 }
 
-cudaError_t generated_matmul_stream(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchContext& context) {
+cudaError_t generated_matmul_stream(const MatmulArgs& args, int32_t num_blocks, const LaunchContext& context) {
   switch (args.matrix.type) {
-    case WeightType::kBf16: return cudaErrorInvalidValue;
-    case WeightType::kQ8_0: return run<WeightType::kQ8_0>(args, plan, context);
-    case WeightType::kAffine4Gs32: return run<WeightType::kAffine4Gs32>(args, plan, context);
+    case WeightType::kBf16: return run<WeightType::kBf16>(args, num_blocks, context);
+    case WeightType::kQ8_0: return run<WeightType::kQ8_0>(args, num_blocks, context);
+    case WeightType::kAffine4Gs32: return run<WeightType::kAffine4Gs32>(args, num_blocks, context);
   }
   return cudaErrorInvalidValue;
 }

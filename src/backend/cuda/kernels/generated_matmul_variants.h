@@ -13,13 +13,9 @@ cudaError_t few_rows_matmul(const MatmulArgs& args, const LaunchContext& context
 cudaError_t many_rows_matmul(const MatmulArgs& args, int32_t row_tiles, const LaunchContext& context);
 inline constexpr int32_t kManyWarps = 4;  // of its blocks, each with row_tiles tiles of rows
 
-// mma.sync of compute capability 9.0 on, quantised tiles, up to 8 rows whose activations fit in shared memory.
+// mma.sync of compute capability 9.0 on, up to 8 rows whose activations fit in shared memory.
 bool can_stream(const DeviceMatrix& matrix, int32_t num_rows);
 int32_t plan_stream_blocks(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms);
-cudaError_t generated_matmul_stream(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchContext& context);
-
-// wgmma, FP16 tiles, any number of rows. plan.num_clusters: plan_wgmma_clusters().
-cudaError_t generated_matmul_wgmma(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchContext& context);
-int32_t plan_wgmma_clusters(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms);
+cudaError_t generated_matmul_stream(const MatmulArgs& args, int32_t num_blocks, const LaunchContext& context);
 
 }  // namespace kipp::cuda

@@ -20,6 +20,10 @@ struct Barrier {
   __device__ void arrive_and_expect(uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
   }
+  // Arrives when the copy_async of this thread so far have landed; counts as one of the expected arrivals.
+  __device__ void arrive_after_copies() {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address()) : "memory");
+  }
   // Arrives at the same barrier of another block of the cluster, after all that the thread wrote there.
   __device__ void arrive_at(uint32_t block) {
     asm volatile(
@@ -62,6 +66,11 @@ __device__ inline void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+// What threads wrote to shared memory before, copy_async's copies among it, is visible to the matrix unit after this.
+__device__ inline void fence_async_proxy() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 // All threads of all blocks of a cluster: none comes out of the wait before all have arrived.
 __device__ inline void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
@@ -96,11 +105,6 @@ __device__ inline void copy_bulk(uint32_t shared, const void* global, uint32_t b
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
                "l"(global), "r"(bytes), "r"(barrier.address())
                : "memory");
-}
-
-// Has a tensor map, a kernel's parameter, brought near.
-__device__ inline void prefetch_map(const CUtensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 // The box of a two-dimensional tensor map that begins at (column, row).

@@ -46,14 +46,9 @@ struct MatmulArgs {
 // How the kernels for generated rows share a matrix's work out. Bits do not depend on it.
 struct GeneratedPlan {
   int32_t num_partials = 1;  // 1, or kNumSlices: `out` holds that many sums, to be added up in order
-  // The rest is for generated_matmul() itself: which kernel, and how wide. At most one of three is not 0.
+  // The rest is for generated_matmul() itself: which kernel, and how wide. At most one is not 0.
   int32_t row_tiles = 0;  // of a warp
-  int32_t num_clusters = 0;
   int32_t num_blocks = 0;
-  // Where a kernel can prefetch: how many stages more than its shared memory holds, before the kernel ahead of it has
-  // ended; and whether it lets the next kernel begin only when it has asked for all its own weights.
-  int32_t prefetched_stages = 0;
-  bool late_start = false;
 };
 GeneratedPlan plan_generated_matmul(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms);
 
@@ -68,10 +63,7 @@ cudaError_t prompt_matmul_portable(const MatmulArgs& args, const LaunchContext& 
 // that args.x lies in (make_activation_map).
 cudaError_t prompt_matmul_wgmma(const MatmulArgs& args, const CUtensorMap& x_map, int32_t num_sms,
                                 const LaunchContext& context);
-// A buffer x [rows][stride] of FP16 as the Hopper kernels' copies read it: boxes of box_rows rows, those beyond the
-// last row zeros.
-inline constexpr int32_t kActivationMapRows = 32;  // of a box, for prompt_matmul_wgmma
-CUresult make_activation_map(CUtensorMap& map, const __half* x, int32_t rows, int32_t stride,
-                             int32_t box_rows = kActivationMapRows);
+// A buffer x [rows][stride] of FP16 as the Hopper kernel's copies read it.
+CUresult make_activation_map(CUtensorMap& map, const __half* x, int32_t rows, int32_t stride);
 
 }  // namespace kipp::cuda

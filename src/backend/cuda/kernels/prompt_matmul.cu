@@ -12,7 +12,7 @@ namespace {
 
 constexpr int32_t kBlockRows = 128;
 constexpr int32_t kThreads = 384;
-constexpr int32_t kMapRows = kActivationMapRows;
+constexpr int32_t kMapRows = 32;  // tokens in one box of the activations' tensor map
 constexpr int32_t kWeightStageBytes = kBlockRows * kTileColumns * 2;
 constexpr uint32_t kReleases = 8;  // warps that multiply
 
@@ -45,7 +45,7 @@ struct Cursor {
 };
 
 struct Grid {
-  int32_t num_k;  // tiles of 64 columns
+  int32_t num_k;            // tiles of 64 columns
   int32_t num_token_tiles;
   int32_t num_tiles;
 };
@@ -57,8 +57,7 @@ __device__ void copy_stages(const MatmulArgs& args, const CUtensorMap& x_map, co
   using S = Shape<tokens>;
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   Cursor<S::kStages> cursor;
-  for (int32_t tile = static_cast<int32_t>(blockIdx.x); tile < grid.num_tiles;
-       tile += static_cast<int32_t>(gridDim.x)) {
+  for (int32_t tile = static_cast<int32_t>(blockIdx.x); tile < grid.num_tiles; tile += static_cast<int32_t>(gridDim.x)) {
     const int32_t first_row_tile = tile / grid.num_token_tiles * (kBlockRows / kTileRows);
     const int32_t first_token = args.x.map_row + tile % grid.num_token_tiles * tokens;
     for (int32_t k = 0; k < grid.num_k; ++k, cursor.advance()) {
@@ -81,8 +80,7 @@ __device__ void copy_stages(const MatmulArgs& args, const CUtensorMap& x_map, co
 }
 
 template <int32_t tokens>
-__device__ void store_tile(const MatmulArgs& args, int32_t row_tile, int32_t first_token,
-                           const float (&d)[tokens / 2]) {
+__device__ void store_tile(const MatmulArgs& args, int32_t row_tile, int32_t first_token, const float (&d)[tokens / 2]) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
 #pragma unroll
   for (int32_t n = 0; n < tokens / 8; ++n) {
@@ -104,8 +102,7 @@ __device__ void multiply_stages(const MatmulArgs& args, const Grid& grid, std::b
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32 % 4;
   const bool releases = threadIdx.x % 32 == 0;
   Cursor<S::kStages> cursor;
-  for (int32_t tile = static_cast<int32_t>(blockIdx.x); tile < grid.num_tiles;
-       tile += static_cast<int32_t>(gridDim.x)) {
+  for (int32_t tile = static_cast<int32_t>(blockIdx.x); tile < grid.num_tiles; tile += static_cast<int32_t>(gridDim.x)) {
     float d[tokens / 2] = {};
     int32_t previous = -1;
     for (int32_t k = 0; k < grid.num_k; ++k, cursor.advance()) {
@@ -132,8 +129,7 @@ __device__ void multiply_stages(const MatmulArgs& args, const Grid& grid, std::b
 
 template <int32_t tokens>
 __global__ void __launch_bounds__(kThreads, 1)
-    prompt_matmul_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ CUtensorMap x_map,
-                         Grid grid) {
+    prompt_matmul_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ CUtensorMap x_map, Grid grid) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using S = Shape<tokens>;
   extern __shared__ std::byte unaligned[];
@@ -200,23 +196,22 @@ cudaError_t prompt_matmul_wgmma(const MatmulArgs& args, const CUtensorMap& x_map
   }
 }
 
-CUresult make_activation_map(CUtensorMap& map, const __half* x, int32_t rows, int32_t stride, int32_t box_rows) {
+CUresult make_activation_map(CUtensorMap& map, const __half* x, int32_t rows, int32_t stride) {
   using Encode = decltype(&cuTensorMapEncodeTiled);
-  static const auto encode = []() -> Encode {
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
-    return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(entry) : nullptr;
-  }();
-  if (encode == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found) !=
+          cudaSuccess ||
+      found != cudaDriverEntryPointSuccess) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(stride), static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(stride) * 2};
-  const cuuint32_t box[2] = {kTileColumns, static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t box[2] = {kTileColumns, kMapRows};
   const cuuint32_t steps[2] = {1, 1};
-  return encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<__half*>(x), sizes, strides, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return reinterpret_cast<Encode>(entry)(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<__half*>(x), sizes, strides,
+                                         box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                         CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 }  // namespace kipp::cuda

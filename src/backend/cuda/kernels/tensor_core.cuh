@@ -36,7 +36,8 @@ __device__ inline void wait_for_copies() {
 // d += a · b: 16 × 8 in FP32, a 16 × 16 and b 16 × 8 in FP16.
 __device__ inline void mma_16x8x16(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
                                    uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
       "%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
@@ -79,50 +80,45 @@ __device__ inline float sum_of_group(float t0, float t1, float t2, float t3) {
   return ((t0 + t1) + (t2 + t3)) * (1.0F / kAffine4SumScale);
 }
 
-// sum += w · x over a group of 32 columns of FP16 weights, x in `terms` FP16 terms.
+// d += w · x over the 16 columns that pieces i and j of the fragments hold, x in `terms` FP16 terms.
 template <int32_t terms>
-__device__ inline void multiply_fp16(float (&sum)[4], const WeightFragment& w, const ActivationFragment& x) {
-  mma_16x8x16(sum, w.low_row[0], w.high_row[0], w.low_row[1], w.high_row[1], x.high.x, x.high.y);
-  if constexpr (terms == 2) {
-    mma_16x8x16(sum, w.low_row[0], w.high_row[0], w.low_row[1], w.high_row[1], x.low.x, x.low.y);
-  }
-  mma_16x8x16(sum, w.low_row[2], w.high_row[2], w.low_row[3], w.high_row[3], x.high.z, x.high.w);
-  if constexpr (terms == 2) {
-    mma_16x8x16(sum, w.low_row[2], w.high_row[2], w.low_row[3], w.high_row[3], x.low.z, x.low.w);
-  }
+__device__ inline void multiply_pieces(float (&d)[4], const WeightFragment& w, int32_t i, int32_t j, uint2 high,
+                                       uint2 low) {
+  mma_16x8x16(d, w.low_row[i], w.high_row[i], w.low_row[j], w.high_row[j], high.x, high.y);
+  if constexpr (terms == 2) mma_16x8x16(d, w.low_row[i], w.high_row[i], w.low_row[j], w.high_row[j], low.x, low.y);
 }
 
-// Quantised weights: a group's products are summed in two parts, high term first, then scaled and added to what was
-// before. Callers multiply several groups' or tiles' high terms before their low terms: the unit takes long for one
-// product and accepts many meanwhile.
-struct GroupParts {
-  float d[2][4] = {};
-};
+// sum += part · scale + x_sum · bias, for rows g and g + 8.
+__device__ inline void add_scaled(float (&sum)[4], const float (&part)[4], float low_scale, float high_scale) {
+  sum[0] = __fmaf_rn(part[0], low_scale, sum[0]);
+  sum[1] = __fmaf_rn(part[1], low_scale, sum[1]);
+  sum[2] = __fmaf_rn(part[2], high_scale, sum[2]);
+  sum[3] = __fmaf_rn(part[3], high_scale, sum[3]);
+}
 
-template <WeightType type>
-__device__ inline void multiply_term(GroupParts& part, const WeightFragment& w, const uint4& x) {
-  if constexpr (type == WeightType::kQ8_0) {
-    mma_16x8x16(part.d[0], w.low_row[0], w.high_row[0], w.low_row[1], w.high_row[1], x.x, x.y);
-    mma_16x8x16(part.d[1], w.low_row[2], w.high_row[2], w.low_row[3], w.high_row[3], x.z, x.w);
+// sum += w · x over a group of 32 columns, x in `terms` FP16 terms. x_sum: sum_of_group() of tokens 2t and 2t + 1 of
+// the tile; only AFFINE4 reads it.
+template <WeightType type, int32_t terms>
+__device__ inline void multiply_group(float (&sum)[4], const WeightFragment& w, const ActivationFragment& x,
+                                      float2 x_sum) {
+  if constexpr (type == WeightType::kBf16) {
+    multiply_pieces<terms>(sum, w, 0, 1, {x.high.x, x.high.y}, {x.low.x, x.low.y});
+    multiply_pieces<terms>(sum, w, 2, 3, {x.high.z, x.high.w}, {x.low.z, x.low.w});
+  } else if constexpr (type == WeightType::kQ8_0) {
+    float part[4] = {};
+    multiply_pieces<terms>(part, w, 0, 1, {x.high.x, x.high.y}, {x.low.x, x.low.y});
+    multiply_pieces<terms>(part, w, 2, 3, {x.high.z, x.high.w}, {x.low.z, x.low.w});
+    add_scaled(sum, part, w.low_scale, w.high_scale);
   } else {
-    mma_16x8x16(part.d[0], w.low_row[0], w.high_row[0], w.low_row[2], w.high_row[2], x.x, x.z);
-    mma_16x8x16(part.d[1], w.low_row[1], w.high_row[1], w.low_row[3], w.high_row[3], x.y, x.w);
-  }
-}
-
-// x_sum: sum_of_group() of tokens 2t and 2t + 1 of the tile; only AFFINE4 reads it.
-template <WeightType type>
-__device__ inline void add_group(float (&sum)[4], const GroupParts& part, const WeightFragment& w, float2 x_sum) {
+    float part[4] = {};
+    float part16[4] = {};  // odd pieces hold 16 times their quants
+    multiply_pieces<terms>(part, w, 0, 2, {x.high.x, x.high.z}, {x.low.x, x.low.z});
+    multiply_pieces<terms>(part16, w, 1, 3, {x.high.y, x.high.w}, {x.low.y, x.low.w});
 #pragma unroll
-  for (int32_t i = 0; i < 4; ++i) {
-    const float scale = i < 2 ? w.low_scale : w.high_scale;
-    if constexpr (type == WeightType::kQ8_0) {
-      sum[i] = __fmaf_rn(part.d[0][i] + part.d[1][i], scale, sum[i]);
-    } else {
-      const float bias = i < 2 ? w.low_bias : w.high_bias;
-      const float whole = __fmaf_rn(part.d[1][i], 0.0625F, part.d[0][i]);  // odd pieces hold 16 times their quants
-      sum[i] = __fmaf_rn(i % 2 == 0 ? x_sum.x : x_sum.y, bias, __fmaf_rn(whole, scale, sum[i]));
-    }
+    for (int32_t i = 0; i < 4; ++i) part[i] = __fmaf_rn(part16[i], 0.0625F, part[i]);
+    add_scaled(sum, part, w.low_scale, w.high_scale);
+    const float x_sums[4] = {x_sum.x, x_sum.y, x_sum.x, x_sum.y};
+    add_scaled(sum, x_sums, w.low_bias, w.high_bias);
   }
 }
 
@@ -152,6 +148,18 @@ __device__ inline WeightFragment quantized_fragment(const std::byte* tile, const
     w.high_bias = __high2float(high);
   }
   return w;
+}
+
+// The same of FP16 weights: this lane's piece of row g, and `distance` bytes on that of row g + 8.
+__device__ inline WeightFragment fp16_fragment(const std::byte* piece, int32_t distance) {
+  const auto low = *reinterpret_cast<const uint4*>(piece);
+  const auto high = *reinterpret_cast<const uint4*>(piece + distance);
+  return {.low_row = {low.x, low.y, low.z, low.w},
+          .high_row = {high.x, high.y, high.z, high.w},
+          .low_scale = 1.0F,
+          .high_scale = 1.0F,
+          .low_bias = 0.0F,
+          .high_bias = 0.0F};
 }
 
 // One warp's tiles of 16 rows on their way to registers. Each lane copies what it itself will need, so that no other
@@ -196,21 +204,10 @@ struct WeightStream {
   __device__ static WeightFragment fragment(const std::byte* shared, int32_t group) {
     const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
     if constexpr (type == WeightType::kBf16) {
-      WeightFragment w{};
-      set(w.low_row, *reinterpret_cast<const uint4*>(shared + ((group * 2) * 32 + lane) * 16));
-      set(w.high_row, *reinterpret_cast<const uint4*>(shared + ((group * 2 + 1) * 32 + lane) * 16));
-      return w;
+      return fp16_fragment(shared + (group * 64 + lane) * 16, 512);
     } else {
       return quantized_fragment<type>(shared, shared + 32 * kLaneBytes + lane * kScaleBytes, group);
     }
-  }
-
- private:
-  __device__ static void set(uint32_t (&to)[4], uint4 from) {
-    to[0] = from.x;
-    to[1] = from.y;
-    to[2] = from.z;
-    to[3] = from.w;
   }
 };
 
