@@ -84,19 +84,30 @@ __device__ void fetch(const Ring& ring, const Source& source, uint32_t item) {
   }
 }
 
-// From bf16 to FP16, rows from `rows` on being zero. Chunk threadIdx.x % 16 of every eighth row is this thread's.
+// From bf16 to FP16, rows from `rows` on being zero. Chunk threadIdx.x % 16 of every eighth row is this thread's. Loads
+// come before stores, which they cannot pass: what is stored might be what is loaded.
 template <bool kWhole>
 __device__ void convert_tile(uint32_t raw, uint32_t tile, int32_t rows) {
-#pragma unroll 8
-  for (uint32_t i = 0; i < kTilePositions / 8; ++i) {
-    const uint32_t row = threadIdx.x / kRowChunks + i * 8;
-    uint4 chunk = load_shared(raw + row * kRowBytes + threadIdx.x % kRowChunks * 16);
-    if (!kWhole && static_cast<int32_t>(row) >= rows) {
-      chunk = make_uint4(0, 0, 0, 0);
+  constexpr uint32_t kBatch = 8;
+  const uint32_t row = threadIdx.x / kRowChunks;
+  const uint32_t column = threadIdx.x % kRowChunks;
+#pragma unroll
+  for (uint32_t first = 0; first < kTilePositions / 8; first += kBatch) {
+    uint4 chunks[kBatch];
+#pragma unroll
+    for (uint32_t i = 0; i < kBatch; ++i) {
+      chunks[i] = load_shared(raw + (row + (first + i) * 8) * kRowBytes + column * 16);
     }
-    store_shared(
-        tile + chunk_offset(row, threadIdx.x % kRowChunks, kHalfBytes),
-        make_uint4(bf16_to_fp16(chunk.x), bf16_to_fp16(chunk.y), bf16_to_fp16(chunk.z), bf16_to_fp16(chunk.w)));
+#pragma unroll
+    for (uint32_t i = 0; i < kBatch; ++i) {
+      const uint32_t to = row + (first + i) * 8;
+      if (!kWhole && static_cast<int32_t>(to) >= rows) {
+        chunks[i] = make_uint4(0, 0, 0, 0);
+      }
+      store_shared(tile + chunk_offset(to, column, kHalfBytes),
+                   make_uint4(bf16_to_fp16(chunks[i].x), bf16_to_fp16(chunks[i].y), bf16_to_fp16(chunks[i].z),
+                              bf16_to_fp16(chunks[i].w)));
+    }
   }
 }
 
