@@ -15,10 +15,6 @@
 #include "backend/cuda/kernels/attention_prompt_variants.h"
 
 namespace kipp::cuda {
-cudaError_t attention_generated_a(const AttentionGeneratedArgs& args, const LaunchContext& context);
-cudaError_t attention_generated_b(const AttentionGeneratedArgs& args, const LaunchContext& context);
-cudaError_t attention_generated_c(const AttentionGeneratedArgs& args, const LaunchContext& context);
-cudaError_t attention_prompt_sm90_turns(const AttentionPromptArgs& args, const LaunchContext& context);
 namespace {
 
 constexpr int32_t kNumHeads = 32;
@@ -136,19 +132,16 @@ void bench_generated(int32_t rows, int32_t context, int32_t max_context) {
   auto* sequences = upload(order);
   auto* out = allocate_zeros<uint16_t>(static_cast<size_t>(2 * rows * kNumHeads * kHeadDim));
   auto* workspace = allocate_zeros<uint8_t>(attention_generated_workspace_bytes(rows, kNumHeads, max_context));
-  fmt::print("generated {:3} x {:6} (grid {:6})", rows, context, max_context);
-  for (const auto kernel : {attention_generated, attention_generated_a, attention_generated_b, attention_generated_c}) {
-    for (const bool overlap : {false, true}) {
-      const double us = time_us(128, overlap, [&](int32_t i, const LaunchContext& launch) {
-        return kernel({pool.layer(i), q, positions, sequences, overlap ? positions : nullptr, out,
-                       out + rows * kNumHeads * kHeadDim, workspace, rows, rows, kNumHeads, max_context},
-                      launch);
-      });
-      fmt::print(" {:7.2f}", us);
-    }
-    fmt::print(" |");
+  for (const bool overlap : {false, true}) {
+    const double us = time_us(128, overlap, [&](int32_t i, const LaunchContext& launch) {
+      return attention_generated({pool.layer(i), q, positions, sequences, overlap ? positions : nullptr, out,
+                                  out + rows * kNumHeads * kHeadDim, workspace, rows, rows, kNumHeads, max_context},
+                                 launch);
+    });
+    const double bytes = double(rows) * context * kTokenBytes;
+    fmt::print("generated {:3} x {:6} (grid for {:6}){} {:9.2f} us {:8.0f} GB/s\n", rows, context, max_context,
+               overlap ? " overlapped" : "           ", us, bytes / us * 1e-3);
   }
-  fmt::print(" us, limit {:.2f}\n", double(rows) * context * kTokenBytes / 4.4e6);
   pool.free();
   for (void* data : {static_cast<void*>(q), static_cast<void*>(positions), static_cast<void*>(sequences),
                      static_cast<void*>(out), static_cast<void*>(workspace)}) {
@@ -170,14 +163,17 @@ void bench_prompt(int32_t rows, int32_t context) {
   auto* device_tiles = upload(tiles);
   const double pairs = double(rows) * (context - rows) + double(rows) * (rows + 1) / 2;
   const double flops = 4.0 * kHeadDim * kNumHeads * pairs;
-  fmt::print("prompt {:6} rows of {:6}", rows, context);
-  for (const auto kernel : {attention_prompt_sm80, attention_prompt_sm90, attention_prompt_sm90_turns}) {
+  for (const bool sm90 : {false, true}) {
+    if (sm90 && !has_attention_prompt_sm90()) {
+      continue;
+    }
+    const auto kernel = sm90 ? attention_prompt_sm90 : attention_prompt_sm80;
     const double us = time_us(8, false, [&](int32_t i, const LaunchContext& launch) {
       return kernel({pool.layer(i), q, device_tiles, out, static_cast<int32_t>(tiles.size()), kNumHeads}, launch);
     });
-    fmt::print(" {:9.1f} us {:6.1f} TFLOP/s |", us, flops / us * 1e-6);
+    fmt::print("prompt {} {:6} rows of {:6} {:9.1f} us {:8.1f} TFLOP/s\n", sm90 ? "sm90" : "sm80", rows, context, us,
+               flops / us * 1e-6);
   }
-  fmt::print("\n");
   pool.free();
   for (void* data : {static_cast<void*>(q), static_cast<void*>(out), static_cast<void*>(device_tiles)}) {
     check(cudaFree(data));

@@ -12,13 +12,9 @@
 namespace kipp::cuda {
 namespace {
 
-#ifndef KIPP_VARIANT  // temporary: what is to be measured
-#define KIPP_VARIANT 4, 3, 2
-#endif
-constexpr int32_t kVariant[] = {KIPP_VARIANT};
-constexpr int32_t kWarps = kVariant[0];
+constexpr int32_t kWarps = 4;
 constexpr int32_t kThreads = kWarps * 32;
-constexpr int32_t kStages = kVariant[1];
+constexpr int32_t kStages = 3;
 constexpr int32_t kTilePositions = 16;
 constexpr int32_t kMaxGroup = 8;
 constexpr int32_t kQueryTerms = 3;
@@ -344,7 +340,7 @@ __device__ void finish(const Kernel& kernel, Merge& merge, int32_t num_chunks, i
 }
 
 template <int kGroup>
-__global__ void __launch_bounds__(kThreads, kVariant[2]) attention_generated_kernel(const Kernel kernel) {
+__global__ void __launch_bounds__(kThreads, 2) attention_generated_kernel(const Kernel kernel) {
   extern __shared__ __align__(128) uint8_t shared[];
   const AttentionGeneratedArgs& args = kernel.args;
   if (args.settled == nullptr) {

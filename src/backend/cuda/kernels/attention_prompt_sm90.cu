@@ -26,10 +26,7 @@ constexpr uint32_t kSharedBytes = kBarriersOffset + kNumBarriers * sizeof(uint64
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-#ifndef KIPP_TURNS
-#define KIPP_TURNS false
-#endif
-constexpr bool kTakeTurns = KIPP_TURNS;  // consumers start their products in turn
+constexpr bool kTakeTurns = false;  // consumers start their products in turn
 constexpr uint32_t kProducerRegisters = 88;
 constexpr uint32_t kConsumerRegisters = 208;
 constexpr uint32_t kProducerBarrier = 5;  // 1 to 4 are the consumers'
