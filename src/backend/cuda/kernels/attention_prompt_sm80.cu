@@ -80,14 +80,18 @@ __device__ void copy_tile(uint32_t stage, const PagedKv& kv, const int32_t* tabl
   }
 }
 
-// The bf16 elements that this thread copied to a stage, as FP16 in the same place.
-__device__ void convert_tile(uint8_t* stage) {
+// The bf16 elements that this thread copied of keys or of values, as FP16 in the same place. Loads come before stores,
+// which they cannot pass: what is stored might be what is loaded.
+__device__ void convert_tile(uint8_t* tile) {
+  uint4 chunks[kThreadChunks];
 #pragma unroll
-  for (int i = 0; i < 2 * kThreadChunks; ++i) {
-    const uint32_t offset = chunk_offset(i % kThreadChunks) + (i < kThreadChunks ? 0 : kTileBytes);
-    auto* chunk = reinterpret_cast<uint4*>(stage + offset);
-    const uint4 loaded = *chunk;
-    *chunk = make_uint4(bf16_to_fp16(loaded.x), bf16_to_fp16(loaded.y), bf16_to_fp16(loaded.z), bf16_to_fp16(loaded.w));
+  for (int i = 0; i < kThreadChunks; ++i) {
+    chunks[i] = *reinterpret_cast<const uint4*>(tile + chunk_offset(i));
+  }
+#pragma unroll
+  for (int i = 0; i < kThreadChunks; ++i) {
+    *reinterpret_cast<uint4*>(tile + chunk_offset(i)) = make_uint4(
+        bf16_to_fp16(chunks[i].x), bf16_to_fp16(chunks[i].y), bf16_to_fp16(chunks[i].z), bf16_to_fp16(chunks[i].w));
   }
 }
 
@@ -241,6 +245,7 @@ __global__ void __launch_bounds__(kThreads, 2) attention_prompt_sm80_kernel(cons
   for (int32_t first = 0; first < end; first += kTilePositions) {
     wait_copies<0>();
     convert_tile(stages + stage);  // a thread sees its own copies; the others' after the barrier
+    convert_tile(stages + stage + kTileBytes);
     __syncthreads();
     if (first + kTilePositions < end) {  // all warps have left the other stage
       copy_tile(shared_address(stages + (stage ^ kStageBytes)), args.kv, table, kv_head, first + kTilePositions, end);

@@ -26,10 +26,9 @@ constexpr uint32_t kSharedBytes = kBarriersOffset + kNumBarriers * sizeof(uint64
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-constexpr bool kTakeTurns = false;  // consumers start their products in turn
 constexpr uint32_t kProducerRegisters = 88;
 constexpr uint32_t kConsumerRegisters = 208;
-constexpr uint32_t kProducerBarrier = 5;  // 1 to 4 are the consumers'
+constexpr uint32_t kProducerBarrier = kConsumers + 1;  // 1 to kConsumers are the consumers'
 
 // Where tiles and their barriers lie in shared memory. Item 2 i is the i-th tile of keys, 2 i + 1 that of values.
 struct Ring {
@@ -81,19 +80,30 @@ __device__ void fetch(const Ring& ring, const Source& source, uint32_t item) {
   }
 }
 
-// From bf16 to FP16, rows from `rows` on being zero. Chunk threadIdx.x % 16 of every eighth row is this thread's.
+// From bf16 to FP16, rows from `rows` on being zero. Chunk threadIdx.x % 16 of every eighth row is this thread's. Loads
+// come before stores, which they cannot pass: what is stored might be what is loaded.
 template <bool kWhole>
 __device__ void convert_tile(uint32_t raw, uint32_t tile, int32_t rows) {
-#pragma unroll 8
-  for (uint32_t i = 0; i < kTilePositions / 8; ++i) {
-    const uint32_t row = threadIdx.x / kRowChunks + i * 8;
-    uint4 chunk = load_shared(raw + row * kRowBytes + threadIdx.x % kRowChunks * 16);
-    if (!kWhole && static_cast<int32_t>(row) >= rows) {
-      chunk = make_uint4(0, 0, 0, 0);
+  constexpr uint32_t kBatch = 8;
+  const uint32_t row = threadIdx.x / kRowChunks;
+  const uint32_t column = threadIdx.x % kRowChunks;
+#pragma unroll
+  for (uint32_t first = 0; first < kTilePositions / 8; first += kBatch) {
+    uint4 chunks[kBatch];
+#pragma unroll
+    for (uint32_t i = 0; i < kBatch; ++i) {
+      chunks[i] = load_shared(raw + (row + (first + i) * 8) * kRowBytes + column * 16);
     }
-    store_shared(
-        tile + chunk_offset(row, threadIdx.x % kRowChunks, kHalfBytes),
-        make_uint4(bf16_to_fp16(chunk.x), bf16_to_fp16(chunk.y), bf16_to_fp16(chunk.z), bf16_to_fp16(chunk.w)));
+#pragma unroll
+    for (uint32_t i = 0; i < kBatch; ++i) {
+      const uint32_t to = row + (first + i) * 8;
+      if (!kWhole && static_cast<int32_t>(to) >= rows) {
+        chunks[i] = make_uint4(0, 0, 0, 0);
+      }
+      store_shared(tile + chunk_offset(to, column, kHalfBytes),
+                   make_uint4(bf16_to_fp16(chunks[i].x), bf16_to_fp16(chunks[i].y), bf16_to_fp16(chunks[i].z),
+                              bf16_to_fp16(chunks[i].w)));
+    }
   }
 }
 
@@ -215,6 +225,13 @@ __device__ void weigh_tile(float (&scores)[64], Softmax& softmax, float (&rescal
   }
 }
 
+__device__ void rescale_values(float (&values)[64], const float (&rescale)[2]) {
+#pragma unroll
+  for (int i = 0; i < 64; ++i) {
+    values[i] *= rescale[i / 2 % 2];
+  }
+}
+
 __device__ void pack_weights(Weights& packed, const float (&weights)[64]) {
 #pragma unroll
   for (int i = 0; i < 32; ++i) {
@@ -257,57 +274,38 @@ __device__ void consume(const Ring& ring, const AttentionPromptArgs& args, const
       arrive(ring.empty(item));
     }
   };
-  int32_t last[2];  // positions of this lane's rows, relative to the tile and to the lane's first column
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    last[half] = tile.first_position + (first_row + lane / 4 + half * 8) / kGroup - lane % 4 * 2;
-  }
-  float scores[64];
-  float values[64] = {};
+  const int32_t column = tile.first_position - lane % 4 * 2;  // of the tile's first token, as mask_tile() counts
+  const int32_t last[2] = {column + (first_row + lane / 4) / kGroup, column + (first_row + lane / 4 + 8) / kGroup};
+  float scores[64], values[64] = {}, rescale[2];
   Weights weights;
   Softmax softmax;
-  float rescale[2];
-  uint32_t item = 0;  // of keys
   const auto weigh = [&](int32_t first) {
     if (first + kTilePositions - 1 > tile.first_position) {
       mask_tile(scores, {last[0] - first, last[1] - first});
     }
     weigh_tile(scores, softmax, rescale);
   };
-  wait_phase(ring.full(item), ring.parity(item));
+  wait_phase(ring.full(0), ring.parity(0));
   begin_products();
-  score_tile(scores, queries, ring.tile(item));
+  score_tile(scores, queries, ring.tile(0));
   wait_products<0>(scores);
-  release(item);
+  release(0);
   weigh(0);
   pack_weights(weights, scores);
-  constexpr uint32_t kTurn = kConsumers + 1;  // a barrier for each consumer
-  const auto other = kTurn + 1 - static_cast<uint32_t>(consumer);
-  if (kTakeTurns && consumer == 1 && end > kTilePositions) {
-    let_other_go(other);
-  }
+  uint32_t item = 0;  // the last tile of keys
   for (int32_t first = kTilePositions; first < end; first += kTilePositions, item += 2) {
     wait_phase(ring.full(item + 2), ring.parity(item + 2));
-    if (kTakeTurns) {
-      wait_for_other(kTurn + static_cast<uint32_t>(consumer));
-    }
     begin_products();
     score_tile(scores, queries, ring.tile(item + 2));
     wait_phase(ring.full(item + 1), ring.parity(item + 1));
     begin_products();
     add_values(values, weights, ring.tile(item + 1));
-    if (kTakeTurns && (consumer == 0 || first + kTilePositions < end)) {
-      let_other_go(other);
-    }
     wait_products<1>(scores);
     release(item + 2);
     weigh(first);
     wait_products<0>(values);
     release(item + 1);
-#pragma unroll
-    for (int i = 0; i < 64; ++i) {
-      values[i] *= rescale[i / 2 % 2];
-    }
+    rescale_values(values, rescale);
     pack_weights(weights, scores);
   }
   wait_phase(ring.full(item + 1), ring.parity(item + 1));

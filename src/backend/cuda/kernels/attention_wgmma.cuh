@@ -70,15 +70,6 @@ __device__ inline void sync_warpgroup(uint32_t barrier) {
   asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
 }
 
-// A barrier of two warpgroups, one of which waits while the other only reports that it has come.
-__device__ inline void wait_for_other(uint32_t barrier) {
-  asm volatile("bar.sync %0, 256;" ::"r"(barrier) : "memory");
-}
-
-__device__ inline void let_other_go(uint32_t barrier) {
-  asm volatile("bar.arrive %0, 256;" ::"r"(barrier) : "memory");
-}
-
 template <uint32_t kRegisters>
 __device__ inline void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
