@@ -27,6 +27,7 @@ struct UnreadLogits {
   StepId step = 0;  // 0: none
   int32_t row = 0;
   int32_t num_rows = 0;  // head rows of the step
+  bool drawn = false;    // the backend has drawn from them, which it does once
 };
 
 struct Session::Impl {

@@ -19,10 +19,11 @@ RowClass row_class(bool generated) {
 }
 
 // Where the logits lie: the backend's sampler equals the host's bit for bit.
-Result<SampledToken> sample_in_backend(const Session::Impl& session, const SampleRequest& request) {
+Result<SampledToken> sample_in_backend(Session::Impl& session, const SampleRequest& request) {
   Backend& backend = *session.model->backend;
   RowResult result;
   KIPP_TRY(backend.sample(session.unread.step, {&request, 1}));
+  session.unread.drawn = true;
   KIPP_TRY(backend.collect(session.unread.step, {&result, 1}));
   if (!result.finite) {
     return make_error(ErrorCode::kNumerical, "sampling: a logit is not finite");
@@ -97,7 +98,7 @@ Result<SampledToken> Session::sample(const SampleRequest& request) const {
   }
   SampleRequest here = request;
   here.position = length() - (seeded(Fault::kDrawPositionOffByOne) ? 1 : 0);
-  if (impl_->unread.step != 0 && impl_->unread.num_rows == 1) {
+  if (impl_->unread.step != 0 && impl_->unread.num_rows == 1 && !impl_->unread.drawn) {
     return sample_in_backend(*impl_, here);
   }
   KIPP_TRY(impl_->read_logits());

@@ -1,4 +1,4 @@
-// See kernel_sequence.h.
+// See kernel_sequence.h. Which kernel a row class and a weight type take is decided here.
 #include "backend/cuda/kernel_sequence.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// See sampler.h.
+// See sampler.h. Parameters go through pinned memory, of which each of two steps under way has its own.
 #include "backend/cuda/sampler.h"
 
 #include <algorithm>
