@@ -162,7 +162,8 @@ TEST_F(CudaMatmulTest, APromptRowDoesNotDependOnItsMatesNorOnTheTiles) {
     const std::vector<float> all = prompt(packed, SplitActivations(x, kMost, columns), kMost, kSms, false);
     for (const int32_t num_rows : {1, 7, 64, 65, 128, 160, 192, 255, 256, 400, 640, 799}) {
       for (const int32_t num_sms : {1, 5, 11, 40, kSms}) {
-        const std::vector<float> some = prompt(packed, SplitActivations(x, num_rows, columns), num_rows, num_sms, false);
+        const std::vector<float> some =
+            prompt(packed, SplitActivations(x, num_rows, columns), num_rows, num_sms, false);
         for (size_t i = 0; i < some.size(); ++i) {
           ASSERT_EQ(some[i], all[i]) << num_rows << " rows, " << num_sms << " multiprocessors, element " << i;
         }

@@ -85,7 +85,7 @@ void KernelSequence::multiply_prompt(MatmulArgs args, const TermBuffer& x) {
   }
   start(KernelClass::kMatmulPrompt, [&](const LaunchContext& launch) {
     return context_.device.has_wgmma() ? prompt_matmul_wgmma(args, x.map, context_.device.num_sms, launch)
-                                 : prompt_matmul_portable(args, launch);
+                                       : prompt_matmul_portable(args, launch);
   });
 }
 

@@ -86,9 +86,10 @@ Result<void> Sampler::enqueue(std::span<const SampleRow> requests, const float* 
                             .top_logprobs = needs.top_logprobs};
     KIPP_CUDA_TRY(sample(args, batch, context), "sampling");
   }
-  return check(cudaMemcpyAsync(returned_.data() + slot * static_cast<size_t>(max_rows_) * sizeof(SampleResult), results_,
-                               requests.size() * sizeof(SampleResult), cudaMemcpyDeviceToHost, context.stream),
-               "reading back what was sampled");
+  return check(
+      cudaMemcpyAsync(returned_.data() + slot * static_cast<size_t>(max_rows_) * sizeof(SampleResult), results_,
+                      requests.size() * sizeof(SampleResult), cudaMemcpyDeviceToHost, context.stream),
+      "reading back what was sampled");
 }
 
 void Sampler::read(size_t slot, std::span<RowResult> rows) const {

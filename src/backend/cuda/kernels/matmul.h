@@ -1,9 +1,9 @@
 // Matrix times activations. Two arithmetics, one for each row class, and neither depends on how many rows there are:
 //
-// Generated rows: activations as two FP16 terms (22 bits), weights exact (integers of quantised ones enter as they are and
-// their scale is applied in FP32). The columns are summed in kNumSlices slices, each in order, and the slices one after
-// the other.
-// Prompt rows: activations rounded once to FP16 (11 bits), quantised weights too; one sum over all columns in order.
+// Generated rows: activations as two FP16 terms (22 bits), weights exact (integers of quantised ones enter as they are
+// and their scale is applied in FP32). The columns are summed in kNumSlices slices, each in order, and the slices one
+// after the other. Prompt rows: activations rounded once to FP16 (11 bits), quantised weights too; one sum over all
+// columns in order.
 #pragma once
 
 #include <cuda.h>
@@ -18,28 +18,28 @@ namespace kipp::cuda {
 
 // Activations in FP16, times a power of two (scales.h). Columns beyond the matrix's are zero.
 struct Activations {
-  const __half* high;  // [rows][stride]
-  const __half* low;   // likewise, what `high` left over; prompt rows have none
-  int32_t stride;      // the matrix's padded_columns
-  int32_t map_row = 0; // of the first row here in the buffer's tensor map; only prompt_matmul_wgmma reads it
+  const __half* high;   // [rows][stride]
+  const __half* low;    // likewise, what `high` left over; prompt rows have none
+  int32_t stride;       // the matrix's padded_columns
+  int32_t map_row = 0;  // of the first row here in the buffer's tensor map; only prompt_matmul_wgmma reads it
 };
 
 // Where a product goes. With swiglu the matrix is gate and up interleaved, and silu(gate) · up goes out as activations.
 struct MatmulOutput {
-  float* out = nullptr;       // [rows][stride]
-  int64_t partial_stride = 0; // elements between the slices' sums, where they are left to the reader (num_partials)
-  __half* high = nullptr;     // [rows][stride] swiglu
-  __half* low = nullptr;      // likewise; null for prompt rows
-  int32_t stride = 0;         // elements from one row to the next
-  int32_t width = 0;          // of those, how many are wanted
+  float* out = nullptr;        // [rows][stride]
+  int64_t partial_stride = 0;  // elements between the slices' sums, where they are left to the reader (num_partials)
+  __half* high = nullptr;      // [rows][stride] swiglu
+  __half* low = nullptr;       // likewise; null for prompt rows
+  int32_t stride = 0;          // elements from one row to the next
+  int32_t width = 0;           // of those, how many are wanted
 };
 
 struct MatmulArgs {
   DeviceMatrix matrix;
   Activations x;
   MatmulOutput to;
-  float out_scale;  // a power of two: undoes those of weights and activations
-  int32_t num_rows; // of x
+  float out_scale;   // a power of two: undoes those of weights and activations
+  int32_t num_rows;  // of x
   bool swiglu;
 };
 
@@ -50,15 +50,15 @@ struct GeneratedPlan {
 };
 GeneratedPlan plan_generated_matmul(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms);
 
-// x must have room for a multiple of 64 rows; those above num_rows are read, but nothing comes of them. swiglu: only with
-// one partial.
+// x must have room for a multiple of 64 rows; those above num_rows are read, but nothing comes of them. swiglu: only
+// with one partial.
 cudaError_t generated_matmul(const MatmulArgs& args, GeneratedPlan plan, const LaunchContext& context);
 
 // The kernel of prompt rows for GPUs without wgmma: any number of rows, one term.
 cudaError_t prompt_matmul_portable(const MatmulArgs& args, const LaunchContext& context);
 
-// The kernel of prompt rows for Hopper. The matrix must be of FP16 tiles (kBf16, or dequantised). x_map: of the buffer that
-// args.x lies in (make_activation_map).
+// The kernel of prompt rows for Hopper. The matrix must be of FP16 tiles (kBf16, or dequantised). x_map: of the buffer
+// that args.x lies in (make_activation_map).
 cudaError_t prompt_matmul_wgmma(const MatmulArgs& args, const CUtensorMap& x_map, int32_t num_sms,
                                 const LaunchContext& context);
 // A buffer x [rows][stride] of FP16 as the Hopper kernel's copies read it.

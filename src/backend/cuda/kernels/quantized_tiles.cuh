@@ -40,7 +40,7 @@ __device__ inline void affine4_to_half(uint32_t word, uint32_t (&out)[4]) {
 
 // words: 8 signed bytes.
 __device__ inline void q8_to_half(uint2 words, uint32_t (&out)[4]) {
-  const __half2 offset = __half2half2(__ushort_as_half(0x6480));  // 1152
+  const __half2 offset = __half2half2(__ushort_as_half(0x6480));               // 1152
   const uint32_t flipped[2] = {words.x ^ 0x80808080U, words.y ^ 0x80808080U};  // byte + 128
 #pragma unroll
   for (int32_t p = 0; p < 4; ++p) {
