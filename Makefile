@@ -33,6 +33,7 @@ ASK := --chat --thinking off
 endif
 JOBS ?= $(shell nproc)
 BENCH ?=
+CUDA_GENERIC_ARCH_FLAGS ?=
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //'
@@ -110,7 +111,7 @@ bench: demo
 
 cuda-all:
 	@scripts/setup.sh run
-	@scripts/cuda_all.sh
+	@CUDA_GENERIC_ARCH_FLAGS="$(CUDA_GENERIC_ARCH_FLAGS)" scripts/cuda_all.sh
 
 interchange: demo
 	@scripts/setup.sh interchange
