@@ -1,5 +1,5 @@
-// How fast the products run: GB/s of weights for generated rows, TFLOP/s for prompt rows. Weights rotate among copies
-// so that they come from memory, not from the cache.
+// How fast the products run: GB/s of weights for generated rows, TFLOP/s for prompt rows. Weights rotate among copies so
+// that they come from memory, not from the cache.
 #include <cstdio>
 
 #include "backend/cuda/kernels/matmul.h"
@@ -82,13 +82,12 @@ void run(const char* name, int32_t rows, int32_t columns, bool prompts) {
       const auto call = [&](int32_t i, const LaunchContext& context) {
         const DeviceMatrix& matrix = weights.copies[static_cast<size_t>(i % count)];
         const auto* half = reinterpret_cast<const __half*>(high.get());
-        MatmulArgs args{
-            .matrix = matrix,
-            .x = {half, half, matrix.padded_columns},
-            .to = {.out = out.get(), .partial_stride = int64_t{num_rows} * rows, .stride = rows, .width = rows},
-            .out_scale = 1.0F,
-            .num_rows = num_rows,
-            .swiglu = false};
+        MatmulArgs args{.matrix = matrix,
+                        .x = {half, half, matrix.padded_columns},
+                        .to = {.out = out.get(), .partial_stride = int64_t{num_rows} * rows, .stride = rows, .width = rows},
+                        .out_scale = 1.0F,
+                        .num_rows = num_rows,
+                        .swiglu = false};
         if (!prompts) return generated_matmul(args, plan_generated_matmul(matrix, num_rows, 132), context);
         CUtensorMap map;
         make_activation_map(map, half, kMost, matrix.padded_columns);
@@ -97,8 +96,8 @@ void run(const char* name, int32_t rows, int32_t columns, bool prompts) {
       const float us = time_us(4 * count, call);
       const double bytes = static_cast<double>(num_tiles(rows, columns)) * (tile_bytes(type) + tile_scale_bytes(type));
       const double flops = 2.0 * rows * columns * num_rows;
-      std::printf("%-10s type %d %5d rows: %8.2f us %7.0f GB/s %6.1f TFLOP/s\n", name, static_cast<int>(type), num_rows,
-                  us, bytes / us * 1e-3, flops / us * 1e-6);
+      std::printf("%-10s type %d %5d rows: %8.2f us %7.0f GB/s %6.1f TFLOP/s\n", name, static_cast<int>(type), num_rows, us,
+                  bytes / us * 1e-3, flops / us * 1e-6);
     }
   }
 }
