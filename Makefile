@@ -7,9 +7,10 @@
 # make faults       plant known bugs, one at a time: the tests must notice each; rewrites docs/seeded-faults.md
 # make coverage     which lines of the parsers the tests run: fails below 95 %; rewrites docs/coverage.md
 # make bench        run the benchmarks and print them; BENCH=--record keeps them in bench/results
+# make cuda-all     compile the CUDA backend for every architecture it knows (CUDA_GENERIC_ARCH_FLAGS: for others); runs nothing
 # make interchange   build llama.cpp, and compare Kipp with it and with the gguf package (docs/interchange.md); takes long
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-schemes checkpoint quickstart test test-aarch64 lint bench asan tsan fuzz faults coverage interchange clean
+.PHONY: help setup build demo demo-schemes checkpoint quickstart test test-aarch64 lint bench asan tsan fuzz faults coverage cuda-all interchange clean
 
 CHECKPOINT ?= kipp-demo
 PYTHON := .venv/bin/python
@@ -32,6 +33,7 @@ ASK := --chat --thinking off
 endif
 JOBS ?= $(shell nproc)
 BENCH ?=
+CUDA_GENERIC_ARCH_FLAGS ?=
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //'
@@ -106,6 +108,10 @@ coverage: demo
 bench: demo
 	@scripts/setup.sh bench
 	@scripts/bench.sh $(BENCH)
+
+cuda-all:
+	@scripts/setup.sh run
+	@CUDA_GENERIC_ARCH_FLAGS="$(CUDA_GENERIC_ARCH_FLAGS)" scripts/cuda_all.sh
 
 interchange: demo
 	@scripts/setup.sh interchange

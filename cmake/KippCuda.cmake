@@ -1,11 +1,16 @@
 # Whether the CUDA backend is built, and kipp_add_cuda_library / kipp_add_cuda_test. KIPP_CUDA: AUTO builds it where nvcc is
-# found, ON insists, OFF leaves it out. The architectures are CMAKE_CUDA_ARCHITECTURES' (90a unless it says otherwise).
+# found, ON insists, OFF leaves it out. The architectures are CMAKE_CUDA_ARCHITECTURES' (90a unless it says otherwise), or
+# those of CUDA_GENERIC_ARCH_FLAGS, which CMake 3.25 need not know (100f).
 # -fmad=false: a product and a sum are rounded where the source says so; kernels ask for fused multiply-adds by name.
 set(KIPP_CUDA "AUTO" CACHE STRING "Build the CUDA backend: AUTO, ON or OFF")
 set_property(CACHE KIPP_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(CUDA_GENERIC_ARCH_FLAGS "" CACHE STRING "nvcc's flags that choose architectures, instead of CMAKE_CUDA_ARCHITECTURES")
 set(KIPP_HAS_CUDA OFF)
-if(NOT KIPP_CUDA STREQUAL "OFF" AND NOT CMAKE_CROSSCOMPILING AND NOT KIPP_SANITIZE AND NOT KIPP_COVERAGE)
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+if(NOT KIPP_CUDA STREQUAL "OFF" AND NOT CMAKE_CROSSCOMPILING AND NOT KIPP_SANITIZE AND NOT KIPP_COVERAGE
+   AND NOT KIPP_SEEDED_FAULTS)
+  if(CUDA_GENERIC_ARCH_FLAGS)
+    set(CMAKE_CUDA_ARCHITECTURES OFF)
+  elseif(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 90a-real)
   endif()
   include(CheckLanguage)
@@ -18,13 +23,20 @@ if(NOT KIPP_CUDA STREQUAL "OFF" AND NOT CMAKE_CROSSCOMPILING AND NOT KIPP_SANITI
     message(FATAL_ERROR "KIPP_CUDA is ON, but no CUDA compiler was found (set CMAKE_CUDA_COMPILER or PATH)")
   endif()
 endif()
-message(STATUS "CUDA backend: ${KIPP_HAS_CUDA}")
+if(KIPP_HAS_CUDA)
+  message(STATUS "CUDA backend: ON, architectures: ${CMAKE_CUDA_ARCHITECTURES} ${CUDA_GENERIC_ARCH_FLAGS}")
+else()
+  message(STATUS "CUDA backend: OFF")
+endif()
 
 # CMake 3.25 knows no C++20 for CUDA. Without this it would append -std=c++17, because C++ has extensions off.
 set(CMAKE_CUDA_EXTENSIONS ON)
 add_library(kipp_cuda_options INTERFACE)
 target_compile_options(kipp_cuda_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-fmad=false;--expt-relaxed-constexpr;-Xcompiler=-ffp-contract=off,-Wall,-Wextra>")
+if(CUDA_GENERIC_ARCH_FLAGS)
+  target_compile_options(kipp_cuda_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:${CUDA_GENERIC_ARCH_FLAGS}>")
+endif()
 if(KIPP_WARNINGS_AS_ERRORS)
   target_compile_options(kipp_cuda_options INTERFACE
     "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")

@@ -16,7 +16,7 @@ check() {
   fi
 }
 
-mapfile -t cpp < <(git ls-files -co --exclude-standard '*.cc' '*.h')
+mapfile -t cpp < <(git ls-files -co --exclude-standard '*.cc' '*.h' '*.cu' '*.cuh')
 mapfile -t shell < <(git ls-files -co --exclude-standard '*.sh' .ci/run)
 check clang-format clang-format-19 --dry-run --Werror "${cpp[@]}"
 check style .venv/bin/python tests/lint/check_style.py

@@ -3,7 +3,8 @@
 # Usage: scripts/setup.sh [run|test|aarch64|sanitize|bench|interchange]   run: build and convert; test: also lint; aarch64:
 # also a cross compiler and an emulator; sanitize: also TSan, fuzzing and coverage; bench: also the tokenizer that ours is
 # compared with; interchange: also llama.cpp, built from source in an environment of its own, build/interchange-venv.
-# Does nothing, and needs no network, where everything is there already.
+# Does nothing, and needs no network, where everything is there already. It installs neither a driver for GPUs nor the CUDA
+# toolkit: where nvcc is in PATH the CUDA backend is built too, elsewhere everything else is (docs/cuda.md).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -90,4 +91,7 @@ if [ "$profile" = bench ]; then
 fi
 if [ "$profile" = interchange ]; then
   install_interchange
+fi
+if [ -e /proc/driver/nvidia/version ] && ! command -v nvcc >/dev/null; then
+  echo "There is an NVIDIA GPU here, but no nvcc in PATH: Kipp is built without its CUDA backend (docs/cuda.md)"
 fi

@@ -12,10 +12,10 @@
 
 namespace kipp::cuda {
 
-#define KIPP_CUDA_OK(expression)                                                       \
-  do {                                                                                 \
-    const cudaError_t kipp_cuda_error = (expression);                                  \
-    ASSERT_EQ(kipp_cuda_error, cudaSuccess) << cudaGetErrorString(kipp_cuda_error);    \
+#define KIPP_CUDA_OK(expression)                                                    \
+  do {                                                                              \
+    const cudaError_t kipp_cuda_error = (expression);                               \
+    ASSERT_EQ(kipp_cuda_error, cudaSuccess) << cudaGetErrorString(kipp_cuda_error); \
   } while (false)
 
 class CudaTest : public testing::Test {

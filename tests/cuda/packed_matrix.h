@@ -26,9 +26,8 @@ struct PackedMatrix {
     const DeviceArray<uint32_t> largest(std::vector<uint32_t>{0});
     const auto place_columns = static_cast<int32_t>(padded(columns, kPaddedColumns));
     EXPECT_EQ(largest_weight({source.get(), type, int64_t{rows} * columns, largest.get()}, {}), cudaSuccess);
-    EXPECT_EQ(pack_weights({source.get(), type, rows, columns, {}, tiles.get(), scales.get(), place_columns,
-                            largest.get()},
-                           {}),
+    EXPECT_EQ(pack_weights(
+                  {source.get(), type, rows, columns, {}, tiles.get(), scales.get(), place_columns, largest.get()}, {}),
               cudaSuccess);
     matrix = {.type = type,
               .rows = rows,

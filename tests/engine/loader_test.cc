@@ -1,6 +1,14 @@
-// Backends by name, and options that they refuse.
+// Backends by name, linked in or in a shared object, and options that they refuse.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
 
 #include "backend/backend.h"
 
@@ -8,9 +16,11 @@ namespace kipp {
 namespace {
 
 using testing::_;
+using testing::AllOf;
 using testing::Contains;
 using testing::Each;
 using testing::HasSubstr;
+using testing::Not;
 using testing::Pair;
 
 TEST(LoaderTest, TheOracleIsAlwaysThere) {
@@ -49,6 +59,61 @@ TEST(LoaderTest, NothingRunsBeforeAModelIsLoaded) {
   EXPECT_FALSE(backend->write_block(0, block));
   EXPECT_FALSE(backend->copy_blocks({}, {}));
   EXPECT_FALSE(backend->evaluate_stateless({}, {}));
+}
+
+// A folder that KIPP_BACKENDS names, and what is said of the object in it.
+class SharedObjectTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* before = std::getenv(kVariable)) before_ = before;
+    folder_ = std::filesystem::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    setenv(kVariable, folder_.c_str(), 1);
+  }
+  void TearDown() override {
+    before_ ? setenv(kVariable, before_->c_str(), 1) : unsetenv(kVariable);
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::filesystem::path object() const { return folder_ / "libkipp_backend_cuda.so"; }
+
+  static void expect_error(const BackendOptions& options, ErrorCode code, const auto& message) {
+    const auto backend = create_backend("cuda", options);
+    ASSERT_FALSE(backend);
+    EXPECT_EQ(backend.error().code, code);
+    EXPECT_THAT(backend.error().message, message);
+  }
+
+  static constexpr const char* kVariable = "KIPP_BACKENDS";
+  std::filesystem::path folder_;
+  std::optional<std::string> before_;
+};
+
+TEST_F(SharedObjectTest, AMissingOneIsNotFoundWithThePlaceAndWhatThereIs) {
+  EXPECT_THAT(available_backends(), Not(Contains("cuda")));
+  expect_error({}, ErrorCode::kNotFound, AllOf(HasSubstr("\"cuda\""), HasSubstr(object()), HasSubstr("cpu, oracle")));
+}
+
+TEST_F(SharedObjectTest, OneThatCannotBeLoadedSaysWhy) {
+  std::ofstream(object()) << "not an object\n";
+  EXPECT_THAT(available_backends(), Contains("cuda"));
+  expect_error({}, ErrorCode::kUnsupported, AllOf(HasSubstr("\"cuda\" cannot be loaded"), HasSubstr(object())));
+}
+
+TEST_F(SharedObjectTest, AFolderOfItsNameCannotBeLoaded) {
+  std::filesystem::create_directory(object());
+  expect_error({}, ErrorCode::kUnsupported, AllOf(HasSubstr("cannot be loaded"), HasSubstr(object())));
+}
+
+TEST_F(SharedObjectTest, OneWithoutTheSymbolIsNoBackend) {
+  std::filesystem::copy_file(KIPP_OBJECT_WITHOUT_SYMBOL, object());
+  expect_error({}, ErrorCode::kUnsupported, AllOf(HasSubstr(object()), HasSubstr("no symbol kipp_create_backend")));
+}
+
+TEST_F(SharedObjectTest, ItsErrorsAndTheOptionsPass) {
+  std::filesystem::copy_file(KIPP_OBJECT_THAT_REFUSES, object());
+  expect_error({.device = 3}, ErrorCode::kUnsupported, HasSubstr("refused: device 3"));
 }
 
 }  // namespace

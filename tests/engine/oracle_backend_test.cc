@@ -132,6 +132,48 @@ TEST_F(OracleBackendTest, StepsAreSampledAndCollectedInOrderAndOnce) {
   EXPECT_TRUE(backend_->logits(*second, 0, logits));  // they stand until the next forward
 }
 
+// The engine collects a step and draws later, when it is asked to.
+TEST_F(OracleBackendTest, AStepThatWasCollectedCanBeSampledAndIsCollectedOnceMore) {
+  const auto ids = draw_tokens(20, 40);
+  const auto first = forward(refs(ids), 0, table_);
+  ASSERT_TRUE(first);
+  ASSERT_TRUE(backend_->collect(*first, {}));
+  const Logits before = logits_of(*first);
+  const SampleRow row = request_of(greedy_, 20);
+  ASSERT_TRUE(backend_->sample(*first, {&row, 1}));
+  EXPECT_FALSE(backend_->sample(*first, {&row, 1}));  // drawn already
+  EXPECT_TRUE(same_bits(before, logits_of(*first)));
+  EXPECT_FALSE(backend_->collect(*first, {}));  // one result is expected
+  RowResult result;
+  ASSERT_TRUE(backend_->collect(*first, {&result, 1}));
+  EXPECT_FALSE(backend_->collect(*first, {&result, 1}));
+  EXPECT_FALSE(backend_->sample(*first, {&row, 1}));
+
+  const std::vector<TokenRef> from_row = {{.token = -1, .from_row = 0}};
+  const auto second = forward(from_row, 20, table_);  // its ids stand
+  ASSERT_TRUE(second) << second.error().message;
+  const Logits found = logits_of(*second);
+  ASSERT_TRUE(backend_->collect(*second, {}));
+  const std::vector<TokenRef> by_id = {{.token = result.token.id}};
+  const auto third = forward(by_id, 20, table_);
+  ASSERT_TRUE(third);
+  EXPECT_TRUE(same_bits(found, logits_of(*third)));
+  EXPECT_FALSE(backend_->sample(*second, {&row, 1}));  // collected, but no longer the latest
+}
+
+TEST_F(OracleBackendTest, AStepThatIsToBeCollectedOnceMoreCountsAsUncollected) {
+  const std::vector<TokenRef> token = {{.token = 1}};
+  const SampleRow row = request_of(greedy_, 1);
+  const auto first = forward(token, 0, table_);
+  ASSERT_TRUE(first);
+  ASSERT_TRUE(backend_->collect(*first, {}));
+  ASSERT_TRUE(backend_->sample(*first, {&row, 1}));
+  ASSERT_TRUE(forward(token, 1, table_));
+  const auto third = forward(token, 2, table_);
+  ASSERT_FALSE(third);
+  EXPECT_THAT(third.error().message, HasSubstr("collect step 1"));
+}
+
 TEST_F(OracleBackendTest, SamplingErrorsNameTheRow) {
   const std::vector<TokenRef> token = {{.token = 1}};
   const auto step = forward(token, 0, table_);

@@ -65,7 +65,20 @@ def test_every_folder_is_built(folder: str) -> None:
     assert "EXISTS" not in text
     listed = re.search(r"foreach\(\w+ ([^)]+)\)", text)
     assert listed
-    assert set(listed[1].split()) == {path.parent.name for path in ROOT.glob(f"{folder}/*/CMakeLists.txt")}
+    names = [*listed[1].split(), *re.findall(r"add_subdirectory\((\w+)\)", text)]
+    assert sorted(names) == sorted(path.parent.name for path in ROOT.glob(f"{folder}/*/CMakeLists.txt"))
+
+
+def test_cuda_code_is_compiled_as_one_standard() -> None:
+    """nvcc takes the last of two -std and only warns, which no flag turns into an error."""
+    commands = ROOT / "build" / "release" / "compile_commands.json"
+    if not commands.is_file():
+        pytest.skip("nothing was built")
+    cuda = [entry["command"] for entry in json.loads(commands.read_text()) if entry["file"].endswith(".cu")]
+    if not cuda:
+        pytest.skip("there is no nvcc here")
+    for command in cuda:
+        assert re.findall(r"-std=\S+", command) == ["-std=c++20"]
 
 
 @pytest.mark.parametrize("package", ["gguf", "jinja2", "llama_cpp", "tokenizers", "torch", "transformers"])

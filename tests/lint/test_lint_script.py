@@ -26,7 +26,9 @@ def clone(tmp_path: Path) -> Path:
         (tmp_path / "scripts").mkdir(exist_ok=True)
         shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts" / name)
     (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "a.cc").write_text("// A file.\n", encoding="utf-8")
+    for name in ("a.cc", "a.cu", "a.cuh", "backend/cuda/b.cc"):
+        (tmp_path / "src" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "src" / name).write_text("// A file.\n", encoding="utf-8")
     for name in TOOLS:
         add_program(tmp_path / "bin" / name, f'echo {name} "$@" >> {tmp_path}/calls')
     add_program(tmp_path / ".venv" / "bin" / "python", "exit 0")
@@ -48,6 +50,20 @@ def test_clang_tidy_configures_a_fresh_clone(clone: Path) -> None:
     assert "src/a.cc" in calls.split("clang-tidy-19")[1]
     for name in ("clang-format", "style", "ruff", "shellcheck", "clang-tidy"):
         assert f"lint: {name} ok" in done.stdout
+
+
+def test_cuda_code_is_formatted_and_its_host_side_checked_where_it_is_compiled(clone: Path) -> None:
+    done = lint(clone)
+    formatted, checked = (clone / "calls").read_text(encoding="utf-8").split("cmake", 1)
+    assert "src/a.cu " in formatted and "src/a.cuh" in formatted and "src/backend/cuda/b.cc" in formatted
+    assert "src/backend/cuda/b.cc" not in checked
+    assert "src/backend/cuda is left out" in done.stderr
+    commands = clone / "build" / "release" / "compile_commands.json"
+    commands.write_text(f'[{{\n  "file": "{clone}/src/backend/cuda/b.cc"\n}}]', encoding="utf-8")
+    (clone / "calls").unlink()
+    done = lint(clone)
+    assert "src/backend/cuda/b.cc" in (clone / "calls").read_text(encoding="utf-8").split("cmake", 1)[1]
+    assert "left out" not in done.stderr
 
 
 def test_a_clone_that_cannot_be_configured_fails(clone: Path) -> None:

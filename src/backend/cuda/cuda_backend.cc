@@ -207,8 +207,8 @@ PassContext CudaBackend::context() {
 Result<StepId> CudaBackend::forward(const Batch& batch) {
   KIPP_TRY(enter());
   if (uncollected_.size() == kMaxUncollected) {
-    return invalid(fmt::format("{} steps are not collected: collect step {} first", kMaxUncollected,
-                               uncollected_.front().id));
+    return invalid(
+        fmt::format("{} steps are not collected: collect step {} first", kMaxUncollected, uncollected_.front().id));
   }
   const auto previous_rows = static_cast<int32_t>(latest_.sampled ? latest_.slot_of_head.size() : 0);
   KIPP_TRY(validate_batch(batch, loaded_->limits, loaded_->kv.num_blocks(), loaded_->dims.vocab, previous_rows));
@@ -283,8 +283,8 @@ Result<void> CudaBackend::logits(StepId step, int32_t row, std::span<float> out)
     return invalid(fmt::format("logits of step {}: those of step {} stand", step, latest_.id));
   }
   if (row < 0 || static_cast<size_t>(row) >= latest_.slot_of_head.size()) {
-    return invalid(fmt::format("logits of step {}: expected a row in [0, {}), found {}", step,
-                               latest_.slot_of_head.size(), row));
+    return invalid(
+        fmt::format("logits of step {}: expected a row in [0, {}), found {}", step, latest_.slot_of_head.size(), row));
   }
   const auto vocab = static_cast<size_t>(loaded_->dims.vocab);
   if (out.size() != vocab) {

@@ -1,4 +1,4 @@
-// See device.h.
+// See device.h. Which codes the runtime's errors become, and which devices are refused.
 #include "backend/cuda/device.h"
 
 #include <fmt/format.h>
@@ -49,7 +49,9 @@ Result<void> Stream::wait() const {
 
 Result<Device> open_device(int32_t index) {
   int count = 0;
-  KIPP_CUDA_TRY(cudaGetDeviceCount(&count), "looking for a GPU");
+  KIPP_CUDA_TRY(cudaGetDeviceCount(&count),
+                fmt::format("no GPU to be found (it takes one of NVIDIA's and a driver for CUDA {} or later)",
+                            CUDART_VERSION / 1000));
   if (index < 0 || index >= count) {
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("cuda: expected a device from 0 to {}, found {}", count - 1, index));

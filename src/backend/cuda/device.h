@@ -27,7 +27,8 @@ class Memory {
  public:
   Memory() = default;
   Memory(void* data, size_t bytes) : data_(static_cast<std::byte*>(data)), bytes_(bytes) {}
-  Memory(Memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Memory(Memory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Memory& operator=(Memory&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);

@@ -1,5 +1,5 @@
-// See forward.h. Rows go through a layer's products in groups of one class; attention, between them, needs the new K and
-// V of all groups.
+// See forward.h. Rows go through a layer's products in groups of one class; attention, between them, needs the new K
+// and V of all groups.
 #include "backend/cuda/forward.h"
 
 #include <algorithm>
@@ -48,9 +48,9 @@ class Pass {
 Result<void> Pass::run() {
   const std::vector<RowGroup> groups = this->groups();
   kernels_.start(KernelClass::kEmbedding, [&](const LaunchContext& launch) {
-    return embedding({c_.weights.embedding, tables_.ids, tables_.source, c_.sampled, w_.residual, shape_.num_rows(),
-                      dims_.hidden},
-                     launch);
+    return embedding(
+        {c_.weights.embedding, tables_.ids, tables_.source, c_.sampled, w_.residual, shape_.num_rows(), dims_.hidden},
+        launch);
   });
   kernels_.start(KernelClass::kRotaryAngles, [&](const LaunchContext& launch) {
     return rotary_angles({tables_.positions, c_.frequencies, w_.angles, shape_.num_rows()}, launch);

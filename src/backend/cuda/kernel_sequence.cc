@@ -1,4 +1,4 @@
-// See kernel_sequence.h.
+// See kernel_sequence.h. Which kernel a row class and a weight type take is decided here.
 #include "backend/cuda/kernel_sequence.h"
 
 #include <fmt/format.h>
@@ -89,7 +89,7 @@ void KernelSequence::multiply_prompt(MatmulArgs args, const TermBuffer& x) {
   }
   start(KernelClass::kMatmulPrompt, [&](const LaunchContext& launch) {
     return context_.device.has_wgmma() ? prompt_matmul_wgmma(args, x.map, context_.device.num_sms, launch)
-                                 : prompt_matmul_portable(args, launch);
+                                       : prompt_matmul_portable(args, launch);
   });
 }
 

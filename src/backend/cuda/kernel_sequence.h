@@ -1,4 +1,5 @@
-// Kernels one after the other on a stream, and the parts that every pass is made of: norms and products of a group of rows.
+// Kernels one after the other on a stream, and the parts that every pass is made of: norms and products of a group of
+// rows.
 #pragma once
 
 #include <array>
@@ -6,9 +7,9 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/kernels/matmul.h"
+#include "backend/cuda/kv_pool.h"
 #include "backend/cuda/weights.h"
 #include "backend/cuda/workspace.h"
-#include "backend/cuda/kv_pool.h"
 #include "model/dimensions.h"
 
 namespace kipp::cuda {
@@ -52,10 +53,10 @@ struct PassContext {
   const Device& device;
   const DeviceWeights& weights;
   Workspace& workspace;
-  uint16_t* kv_pool;        // [layer][block][k|v][kv_head][32][head_dim] bf16
-  int64_t kv_layer_stride;  // elements
-  const float* frequencies; // [head_dim / 2] of the rotary embedding
-  const int32_t* sampled;   // ids by head row of the step before
+  uint16_t* kv_pool;         // [layer][block][k|v][kv_head][32][head_dim] bf16
+  int64_t kv_layer_stride;   // elements
+  const float* frequencies;  // [head_dim / 2] of the rotary embedding
+  const int32_t* sampled;    // ids by head row of the step before
   cudaStream_t stream;
 };
 

@@ -63,10 +63,10 @@ Result<void> KvPool::write(int32_t index, const KvBlock& in, cudaStream_t stream
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("writing a KV block: expected {} values, found {}", expected, in.values.size()));
   }
-  KIPP_CUDA_TRY(cudaMemcpy2DAsync(block(index), static_cast<size_t>(layer_stride()) * sizeof(uint16_t),
-                                  in.values.data(), kPieceBytes, kPieceBytes, static_cast<size_t>(num_layers_),
-                                  cudaMemcpyHostToDevice, stream),
-                "writing a KV block");
+  KIPP_CUDA_TRY(
+      cudaMemcpy2DAsync(block(index), static_cast<size_t>(layer_stride()) * sizeof(uint16_t), in.values.data(),
+                        kPieceBytes, kPieceBytes, static_cast<size_t>(num_layers_), cudaMemcpyHostToDevice, stream),
+      "writing a KV block");
   return check(cudaStreamSynchronize(stream), "writing a KV block");
 }
 

@@ -1,4 +1,4 @@
-// See sampler.h.
+// See sampler.h. Parameters go through pinned memory, of which each of two steps under way has its own.
 #include "backend/cuda/sampler.h"
 
 #include <algorithm>
@@ -86,9 +86,10 @@ Result<void> Sampler::enqueue(std::span<const SampleRow> requests, const float* 
                             .top_logprobs = needs.top_logprobs};
     KIPP_CUDA_TRY(sample(args, batch, context), "sampling");
   }
-  return check(cudaMemcpyAsync(returned_.data() + slot * static_cast<size_t>(max_rows_) * sizeof(SampleResult), results_,
-                               requests.size() * sizeof(SampleResult), cudaMemcpyDeviceToHost, context.stream),
-               "reading back what was sampled");
+  return check(
+      cudaMemcpyAsync(returned_.data() + slot * static_cast<size_t>(max_rows_) * sizeof(SampleResult), results_,
+                      requests.size() * sizeof(SampleResult), cudaMemcpyDeviceToHost, context.stream),
+      "reading back what was sampled");
 }
 
 void Sampler::read(size_t slot, std::span<RowResult> rows) const {

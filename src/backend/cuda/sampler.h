@@ -37,8 +37,8 @@ class Sampler {
   int32_t* ids_ = nullptr;           // [max_rows]
   PinnedMemory returned_;            // [2][max_rows] results
   int32_t max_rows_ = 0;
-  std::vector<SampleRows> slots_;    // [2] requests of the steps under way
-  PinnedMemory staged_[2];           // their parameters; grown to what was needed
+  std::vector<SampleRows> slots_;  // [2] requests of the steps under way
+  PinnedMemory staged_[2];         // their parameters; grown to what was needed
   DeviceMemory parameters_;
 };
 

@@ -155,9 +155,9 @@ Result<void> StatelessPass::show_final_hidden() {
   const auto stride = static_cast<size_t>(w_.normed.stride);
   std::vector<__half> terms(static_cast<size_t>(length_) * stride);
   KIPP_TRY(kernels_.finish());
-  KIPP_CUDA_TRY(cudaMemcpyAsync(terms.data(), w_.normed.high, terms.size() * sizeof(__half), cudaMemcpyDeviceToHost,
-                                c_.stream),
-                "reading a stateless pass");
+  KIPP_CUDA_TRY(
+      cudaMemcpyAsync(terms.data(), w_.normed.high, terms.size() * sizeof(__half), cudaMemcpyDeviceToHost, c_.stream),
+      "reading a stateless pass");
   KIPP_CUDA_TRY(cudaStreamSynchronize(c_.stream), "a stateless pass");
   std::vector<float> hidden;
   for (size_t row = 0; row < static_cast<size_t>(length_); ++row) {
@@ -195,9 +195,9 @@ Result<void> evaluate_stateless(const PassContext& context, QuantScheme scheme, 
                       .max_head_rows = std::min(length, kMaxHeadGroup),
                       .context = length};
   KIPP_ASSIGN(Workspace workspace, make_workspace(context.dims, scheme, limits, context.device));
-  const PassContext own{context.dims,    context.device,          context.weights,     workspace,
-                        context.kv_pool, context.kv_layer_stride, context.frequencies, context.sampled,
-                        context.stream};
+  const PassContext own{context.dims,        context.device,  context.weights,
+                        workspace,           context.kv_pool, context.kv_layer_stride,
+                        context.frequencies, context.sampled, context.stream};
   KIPP_ASSIGN(const Arrays arrays, make_arrays(own, tokens));
   KIPP_TRY(StatelessPass(own, arrays, length, observer, counts).run());
   return check(cudaStreamSynchronize(context.stream), "a stateless pass");

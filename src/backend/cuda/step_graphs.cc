@@ -1,4 +1,4 @@
-// See step_graphs.h.
+// See step_graphs.h. A shape is recorded at its second step: many shapes are seen only once.
 #include "backend/cuda/step_graphs.h"
 
 namespace kipp::cuda {

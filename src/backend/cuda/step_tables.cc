@@ -32,9 +32,12 @@ std::vector<PromptTile> prompt_tiles(const Batch& batch, const StepPlan& plan, i
     }
     token += span.num_tokens;
   }
-  std::ranges::stable_sort(tiles, std::greater<>(), [](const PromptTile& tile) {
-    return tile.first_position + tile.num_tokens;
-  });
+  const auto goes_before = [](const PromptTile& a, const PromptTile& b) {
+    const int32_t end_a = a.first_position + a.num_tokens;
+    const int32_t end_b = b.first_position + b.num_tokens;
+    return end_a != end_b ? end_a > end_b : a.first_row < b.first_row;
+  };
+  std::ranges::sort(tiles, goes_before);
   return tiles;
 }
 

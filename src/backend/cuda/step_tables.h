@@ -47,8 +47,8 @@ size_t step_tables_bytes(const Limits& limits);
 // A batch in the order of the device.
 struct StepPlan {
   StepShape shape;
-  std::vector<int32_t> row_of_token;   // [T] device row of each token of the batch
-  std::vector<int32_t> slot_of_head;   // [R] device head row of each of the batch's head rows
+  std::vector<int32_t> row_of_token;  // [T] device row of each token of the batch
+  std::vector<int32_t> slot_of_head;  // [R] device head row of each of the batch's head rows
 };
 
 // The batch is valid. num_query_heads decides how prompts are cut into tiles.

@@ -35,18 +35,18 @@ struct TermBuffer {
 // T: Limits::max_tokens_per_step, R: max_head_rows, both with room to round up to a multiple of 64.
 struct Workspace {
   DeviceMemory memory;
-  float* residual = nullptr;             // [T][hidden]
-  float2* angles = nullptr;              // [T][head_dim / 2]
-  TermBuffer normed;                     // [T][hidden]
-  float* projected = nullptr;            // sums of the product under way, of any matrix but the head
-  float* q = nullptr;                    // [T][query_width]
-  TermBuffer attended;                   // [T][query_width]
-  TermBuffer activated;                  // [T][ffn]
-  TermBuffer head_normed;                // [R][hidden]
-  float* logits = nullptr;               // [R][vocab]
-  float* head_partials = nullptr;        // [kNumSlices][kMaxHeadGroup][vocab]
-  std::byte* dequantized = nullptr;      // FP16 tiles of the largest quantised matrix; null for BF16
-  std::byte* attention = nullptr;        // scratch of attention_generated, for attention_rows
+  float* residual = nullptr;         // [T][hidden]
+  float2* angles = nullptr;          // [T][head_dim / 2]
+  TermBuffer normed;                 // [T][hidden]
+  float* projected = nullptr;        // sums of the product under way, of any matrix but the head
+  float* q = nullptr;                // [T][query_width]
+  TermBuffer attended;               // [T][query_width]
+  TermBuffer activated;              // [T][ffn]
+  TermBuffer head_normed;            // [R][hidden]
+  float* logits = nullptr;           // [R][vocab]
+  float* head_partials = nullptr;    // [kNumSlices][kMaxHeadGroup][vocab]
+  std::byte* dequantized = nullptr;  // FP16 tiles of the largest quantised matrix; null for BF16
+  std::byte* attention = nullptr;    // scratch of attention_generated, for attention_rows
   int32_t attention_rows = 0;
 };
 

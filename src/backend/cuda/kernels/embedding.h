@@ -7,8 +7,8 @@
 
 namespace kipp::cuda {
 
-// out[t][c] = table[id(t)][c], widened exactly. id(t) is sampled[source[t]] where source[t] >= 0 (a token that an earlier
-// step drew and that never left the device), else ids[t]. All pointers are to device memory.
+// out[t][c] = table[id(t)][c], widened exactly. id(t) is sampled[source[t]] where source[t] >= 0 (a token that an
+// earlier step drew and that never left the device), else ids[t]. All pointers are to device memory.
 struct EmbeddingArgs {
   const uint16_t* table;   // [vocab][hidden] bf16
   const int32_t* ids;      // [num_tokens], each in [0, vocab)

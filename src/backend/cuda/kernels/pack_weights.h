@@ -18,7 +18,10 @@ struct RowPlace {
 #if defined(__CUDACC__)
   __host__ __device__
 #endif
-  constexpr int32_t of(int32_t r) const { return first + (interleaved ? 16 * (r / 8) + r % 8 : r); }
+      constexpr int32_t
+      of(int32_t r) const {
+    return first + (interleaved ? 16 * (r / 8) + r % 8 : r);
+  }
 };
 
 struct PackArgs {
@@ -36,7 +39,8 @@ struct PackArgs {
 #if defined(__CUDACC__)
 __host__ __device__
 #endif
-constexpr float stored_scale(uint32_t bits) {
+    constexpr float
+    stored_scale(uint32_t bits) {
   const auto exponent = static_cast<int32_t>(bits >> 23) - 127;
   if (bits == 0 || exponent > 127) return 1.0F;  // all zero, or not finite: stays so
   int32_t wanted = 14 - exponent;

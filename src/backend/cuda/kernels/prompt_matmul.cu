@@ -45,7 +45,7 @@ struct Cursor {
 };
 
 struct Grid {
-  int32_t num_k;            // tiles of 64 columns
+  int32_t num_k;  // tiles of 64 columns
   int32_t num_token_tiles;
   int32_t num_tiles;
 };
@@ -57,7 +57,8 @@ __device__ void copy_stages(const MatmulArgs& args, const CUtensorMap& x_map, co
   using S = Shape<tokens>;
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   Cursor<S::kStages> cursor;
-  for (int32_t tile = static_cast<int32_t>(blockIdx.x); tile < grid.num_tiles; tile += static_cast<int32_t>(gridDim.x)) {
+  for (int32_t tile = static_cast<int32_t>(blockIdx.x); tile < grid.num_tiles;
+       tile += static_cast<int32_t>(gridDim.x)) {
     const int32_t first_row_tile = tile / grid.num_token_tiles * (kBlockRows / kTileRows);
     const int32_t first_token = args.x.map_row + tile % grid.num_token_tiles * tokens;
     for (int32_t k = 0; k < grid.num_k; ++k, cursor.advance()) {
@@ -80,7 +81,8 @@ __device__ void copy_stages(const MatmulArgs& args, const CUtensorMap& x_map, co
 }
 
 template <int32_t tokens>
-__device__ void store_tile(const MatmulArgs& args, int32_t row_tile, int32_t first_token, const float (&d)[tokens / 2]) {
+__device__ void store_tile(const MatmulArgs& args, int32_t row_tile, int32_t first_token,
+                           const float (&d)[tokens / 2]) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
 #pragma unroll
   for (int32_t n = 0; n < tokens / 8; ++n) {
@@ -102,7 +104,8 @@ __device__ void multiply_stages(const MatmulArgs& args, const Grid& grid, std::b
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32 % 4;
   const bool releases = threadIdx.x % 32 == 0;
   Cursor<S::kStages> cursor;
-  for (int32_t tile = static_cast<int32_t>(blockIdx.x); tile < grid.num_tiles; tile += static_cast<int32_t>(gridDim.x)) {
+  for (int32_t tile = static_cast<int32_t>(blockIdx.x); tile < grid.num_tiles;
+       tile += static_cast<int32_t>(gridDim.x)) {
     float d[tokens / 2] = {};
     int32_t previous = -1;
     for (int32_t k = 0; k < grid.num_k; ++k, cursor.advance()) {
@@ -129,7 +132,8 @@ __device__ void multiply_stages(const MatmulArgs& args, const Grid& grid, std::b
 
 template <int32_t tokens>
 __global__ void __launch_bounds__(kThreads, 1)
-    prompt_matmul_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ CUtensorMap x_map, Grid grid) {
+    prompt_matmul_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ CUtensorMap x_map,
+                         Grid grid) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using S = Shape<tokens>;
   extern __shared__ std::byte unaligned[];
@@ -209,8 +213,8 @@ CUresult make_activation_map(CUtensorMap& map, const __half* x, int32_t rows, in
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(stride) * 2};
   const cuuint32_t box[2] = {kTileColumns, kMapRows};
   const cuuint32_t steps[2] = {1, 1};
-  return reinterpret_cast<Encode>(entry)(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<__half*>(x), sizes, strides,
-                                         box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+  return reinterpret_cast<Encode>(entry)(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<__half*>(x), sizes,
+                                         strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 

@@ -35,7 +35,8 @@ __global__ void __launch_bounds__(32 * kWarps) query_key_value_kernel(QueryKeyVa
   const float* from = args.projected + row * args.width + head * kHeadDim + lane;
   float x[kLaneElements];
 #pragma unroll
-  for (int32_t i = 0; i < kLaneElements; ++i) x[i] = sum_of_partials(from + 32 * i, args.num_partials, args.partial_stride);
+  for (int32_t i = 0; i < kLaneElements; ++i)
+    x[i] = sum_of_partials(from + 32 * i, args.num_partials, args.partial_stride);
   const bool is_query = head < args.num_query_heads;
   const int32_t kv_index = head - args.num_query_heads;  // 0 … 7 K, 8 … 15 V
   if (is_query || kv_index < kKvHeads) {
@@ -66,10 +67,11 @@ cudaError_t rotary_angles(const RotaryAnglesArgs& args, const LaunchContext& con
 
 cudaError_t query_key_value(const QueryKeyValueArgs& args, const LaunchContext& context) {
   const int32_t heads = args.num_query_heads + 2 * kKvHeads;
-  return launch(query_key_value_kernel,
-                {.grid = dim3(static_cast<uint32_t>((heads + kWarps - 1) / kWarps), static_cast<uint32_t>(args.num_rows)),
-                 .block = dim3(32 * kWarps)},
-                context, args);
+  return launch(
+      query_key_value_kernel,
+      {.grid = dim3(static_cast<uint32_t>((heads + kWarps - 1) / kWarps), static_cast<uint32_t>(args.num_rows)),
+       .block = dim3(32 * kWarps)},
+      context, args);
 }
 
 }  // namespace kipp::cuda

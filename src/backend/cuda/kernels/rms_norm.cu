@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(kThreads) residual_norm_kernel(ResidualNormArg
     const int32_t c = static_cast<int32_t>(threadIdx.x) + i * kThreads;
     if (c >= args.hidden) break;
     x[i] = residual[c];
-    if (args.delta != nullptr) x[i] += sum_of_partials(args.delta + row * args.hidden + c, args.num_partials, args.partial_stride);
+    if (args.delta != nullptr)
+      x[i] += sum_of_partials(args.delta + row * args.hidden + c, args.num_partials, args.partial_stride);
     if (args.store_residual) residual[c] = x[i];
     squares += x[i] * x[i];
   }

@@ -12,8 +12,8 @@ namespace kipp::cuda {
 // For output row r, with s = rows == null ? r : rows[r]: x = residual[s] + Σ_p delta[p][s] (in order of p), and
 // (x · (1 / sqrt(mean(x²) + epsilon))) · weight · scale as FP16 terms. With store_residual x is the new residual[s].
 struct ResidualNormArgs {
-  float* residual;       // [..][hidden]
-  const float* delta;    // [num_partials][..][hidden], or null
+  float* residual;     // [..][hidden]
+  const float* delta;  // [num_partials][..][hidden], or null
   int64_t partial_stride;
   int32_t num_partials;
   bool store_residual;

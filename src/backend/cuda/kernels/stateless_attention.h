@@ -1,4 +1,5 @@
-// Attention over a whole prompt whose K and V are plain arrays: the gates' other side, with no block, table or position.
+// Attention over a whole prompt whose K and V are plain arrays: the gates' other side, with no block, table or
+// position.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -11,7 +12,7 @@ namespace kipp::cuda {
 
 // K and V as the pool would hold them, rounded to bf16 and widened: [num_rows][8][128] each.
 struct SplitHeadsArgs {
-  const float* projected;      // [num_rows][width] query heads, key heads, value heads; not yet normalised
+  const float* projected;  // [num_rows][width] query heads, key heads, value heads; not yet normalised
   int32_t width;
   const uint16_t* query_norm;  // [128] bf16
   const uint16_t* key_norm;

@@ -8,8 +8,8 @@
 // bytes; the 16-byte piece c of row r lies at piece c ^ r. That is the 128-byte swizzle that Hopper's matrix unit reads
 // from shared memory, so a tile is copied there as it is.
 //
-// Q8_0 and AFFINE4_GS32: for each lane of a warp what its matrix fragments need. Lane 4·g + t holds of rows g and g + 8 the
-// columns 8t … 8t+7 of each group of 32.
+// Q8_0 and AFFINE4_GS32: for each lane of a warp what its matrix fragments need. Lane 4·g + t holds of rows g and g + 8
+// the columns 8t … 8t+7 of each group of 32.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +22,16 @@ namespace kipp::cuda {
 inline constexpr int32_t kTileRows = 16;
 inline constexpr int32_t kTileColumns = 64;
 inline constexpr int32_t kPaddedRows = 128;
-inline constexpr int32_t kNumSlices = 4;  // parts of the columns that generated rows are summed over, one after the other
+inline constexpr int32_t kNumSlices =
+    4;  // parts of the columns that generated rows are summed over, one after the other
 inline constexpr int32_t kPaddedColumns = kNumSlices * kTileColumns;
 
 // Of one tile: weights, then the scales of its groups.
 inline constexpr int32_t kFp16TileBytes = 2048;
 inline constexpr int32_t kQ8TileBytes = 1024;
-inline constexpr int32_t kQ8ScaleBytes = 64;         // [g]{row g, row g+8 of group 0, the same of group 1}, fp16
+inline constexpr int32_t kQ8ScaleBytes = 64;  // [g]{row g, row g+8 of group 0, the same of group 1}, fp16
 inline constexpr int32_t kAffine4TileBytes = 512;
-inline constexpr int32_t kAffine4ScaleBytes = 128;   // [g] the same of (scale, bias)
+inline constexpr int32_t kAffine4ScaleBytes = 128;  // [g] the same of (scale, bias)
 
 constexpr int64_t padded(int64_t count, int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;

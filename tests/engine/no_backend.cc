@@ -1,0 +1,4 @@
+// A shared object that has nothing of a backend.
+extern "C" int kipp_no_backend() {
+  return 0;
+}
