@@ -88,8 +88,8 @@ class Session {
   // The same with the logits of every row: [tokens.size()][vocab].
   Result<std::vector<std::vector<float>>> append_all_logits(std::span<const int32_t> tokens, bool generated = false);
 
-  // [vocab] after the last appended token; empty on a fresh or truncated session, and if the device failed. A backend with
-  // memory of its own is asked for them only here, at most once a step.
+  // [vocab] after the last appended token; empty on a fresh or truncated session, and if the device failed. A backend
+  // with memory of its own is asked for them only here, at most once a step.
   std::span<const float> logits() const;
   // Draws the next token from logits() at position length(). Errors: kNumerical (NaN), kInvalidArgument (parameters,
   // nothing left).

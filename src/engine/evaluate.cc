@@ -121,8 +121,8 @@ struct LastRow {
   UnreadLogits unread;
 };
 
-// The logits of a step's head rows go to `rows`, if wanted. Those of an evaluation's last token stay where they are after
-// the final step, which nothing overwrites yet.
+// The logits of a step's head rows go to `rows`, if wanted. Those of an evaluation's last token stay where they are
+// after the final step, which nothing overwrites yet.
 Result<void> fetch_logits(Model::Impl& model, StepId step, std::span<const Evaluation> evaluations,
                           std::span<const PlannedSpan> planned, bool is_final, std::vector<RowLogits>* rows,
                           std::vector<LastRow>& last) {

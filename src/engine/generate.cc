@@ -47,7 +47,8 @@ bool goes_on(const GenerateCallback& callback, const GenerateStep* step) {
 
 // In pieces, so that the caller can end a long prompt soon; the result does not depend on them. Returns false if the
 // callback ended the generation.
-Result<bool> evaluate_prompt(size_t piece, Session& session, std::span<const int32_t> prompt, const GenerateCallback& callback) {
+Result<bool> evaluate_prompt(size_t piece, Session& session, std::span<const int32_t> prompt,
+                             const GenerateCallback& callback) {
   while (!prompt.empty()) {
     if (!goes_on(callback, nullptr)) {
       return false;

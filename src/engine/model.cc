@@ -47,10 +47,11 @@ Result<std::unique_ptr<Model>> Model::open(const std::filesystem::path& artifact
   KIPP_ASSIGN(const int32_t context, choose_context(file.info(), options));
   KIPP_ASSIGN(auto tokenizer, Tokenizer::create(file.tokenizer()));
   const int32_t num_blocks = options.num_blocks == 0 ? blocks_for(context) : options.num_blocks;
-  const Limits limits{.max_tokens_per_step = std::max(Limits{}.max_tokens_per_step, backend->preferred_tokens_per_step()),
-                      .max_sequences = kMaxSequences,
-                      .max_head_rows = kMaxHeadRows,
-                      .context = context};
+  const Limits limits{
+      .max_tokens_per_step = std::max(Limits{}.max_tokens_per_step, backend->preferred_tokens_per_step()),
+      .max_sequences = kMaxSequences,
+      .max_head_rows = kMaxHeadRows,
+      .context = context};
   auto impl =
       std::make_unique<Impl>(Impl{std::move(file), std::move(tokenizer), limits, std::move(backend), BlockPool(0), {}});
   KIPP_TRY(impl->backend->load(impl->file, limits, num_blocks));

@@ -36,7 +36,8 @@ struct Session::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  // Logits are fetched before the backend's next step overwrites them, or when they are asked for. On error they are lost.
+  // Logits are fetched before the backend's next step overwrites them, or when they are asked for. On error they are
+  // lost.
   Result<void> read_logits();
   void set_unread(UnreadLogits where);
   void forget_unread();

@@ -164,9 +164,10 @@ Result<Comparison> AgainstOracle::compare_decoded_together(Model& model, const s
       const size_t prompt = prompt_of[r];
       const auto [first, is_first] = first_copy.try_emplace(prompt, &logits[r].front());
       if (is_first) {
-        comparison.add(static_cast<int64_t>(position), compare_rows(logits[r].front(),
-                                                                    std::span<const float>(expected[prompt][position]), rule_));
-      } else if (std::memcmp(first->second->data(), logits[r].front().data(), first->second->size() * sizeof(float)) != 0) {
+        comparison.add(static_cast<int64_t>(position),
+                       compare_rows(logits[r].front(), std::span<const float>(expected[prompt][position]), rule_));
+      } else if (std::memcmp(first->second->data(), logits[r].front().data(), first->second->size() * sizeof(float)) !=
+                 0) {
         record_.fail(prompts[prompt].name, fmt::format("position {}: two copies in one step differ", position));
       }
     }

@@ -79,9 +79,10 @@ Result<Device> open_device(int32_t index) {
   int runtime = 0;
   KIPP_CUDA_TRY(cudaDriverGetVersion(&driver), "asking for the driver's version");
   KIPP_CUDA_TRY(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
-  device.description = fmt::format("{}, {} multiprocessors, compute capability {}.{}, driver for CUDA {}.{}, runtime {}.{}",
-                                   properties.name, device.num_sms, device.major, device.minor, driver / 1000,
-                                   driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+  device.description =
+      fmt::format("{}, {} multiprocessors, compute capability {}.{}, driver for CUDA {}.{}, runtime {}.{}",
+                  properties.name, device.num_sms, device.major, device.minor, driver / 1000, driver % 1000 / 10,
+                  runtime / 1000, runtime % 1000 / 10);
   size_t total = 0;
   KIPP_CUDA_TRY(cudaMemGetInfo(&device.free_bytes, &total), "asking for free memory");
   return device;
