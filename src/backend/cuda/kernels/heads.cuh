@@ -14,24 +14,29 @@ __device__ inline float sum_of_warp(float value) {
   return value;
 }
 
-// weight: [128] bf16. angles: [64] (cos, sin) of this row.
-__device__ inline void normalise_and_rotate(float (&x)[kLaneElements], const uint16_t* weight, float epsilon,
-                                            const float2* angles, int32_t lane) {
+// A lane's part of [128] bf16 weights.
+__device__ inline void load_norm(float (&weight)[kLaneElements], const uint16_t* weights, int32_t lane) {
+#pragma unroll
+  for (int32_t i = 0; i < kLaneElements; ++i) {
+    weight[i] = __uint_as_float(static_cast<uint32_t>(weights[lane + 32 * i]) << 16);
+  }
+}
+
+// turns: (cos, sin) of the lane's two pairs.
+__device__ inline void normalise_and_rotate(float (&x)[kLaneElements], const float (&weight)[kLaneElements],
+                                            float epsilon, const float2 (&turns)[2]) {
   float squares = 0.0F;
 #pragma unroll
   for (int32_t i = 0; i < kLaneElements; ++i) squares += x[i] * x[i];
   const float factor = 1.0F / sqrtf(sum_of_warp(squares) / 128.0F + epsilon);
 #pragma unroll
-  for (int32_t i = 0; i < kLaneElements; ++i) {
-    x[i] = x[i] * factor * __uint_as_float(static_cast<uint32_t>(weight[lane + 32 * i]) << 16);
-  }
+  for (int32_t i = 0; i < kLaneElements; ++i) x[i] = x[i] * factor * weight[i];
 #pragma unroll
   for (int32_t i = 0; i < 2; ++i) {
-    const float2 angle = angles[lane + 32 * i];
     const float first = x[i];
     const float second = x[i + 2];
-    x[i] = first * angle.x - second * angle.y;
-    x[i + 2] = second * angle.x + first * angle.y;
+    x[i] = first * turns[i].x - second * turns[i].y;
+    x[i + 2] = second * turns[i].x + first * turns[i].y;
   }
 }
 

@@ -26,6 +26,19 @@ __device__ inline void store_activation(__half* high, __half* low, int64_t at, f
   }
 }
 
+// The same of four neighbours.
+__device__ inline void store_activations(__half* high, __half* low, int64_t at, const float (&values)[4]) {
+  __align__(8) __half first[4];
+  __align__(8) __half rest[4];
+#pragma unroll
+  for (int32_t i = 0; i < 4; ++i) {
+    first[i] = __float2half_rn(values[i]);
+    rest[i] = __float2half_rn(values[i] - __half2float(first[i]));
+  }
+  *reinterpret_cast<uint2*>(high + at) = *reinterpret_cast<const uint2*>(first);
+  if (low != nullptr) *reinterpret_cast<uint2*>(low + at) = *reinterpret_cast<const uint2*>(rest);
+}
+
 // tile: of 16 rows; g: 0 … 7.
 __device__ inline void store_rows(const MatmulArgs& args, int64_t token, int32_t tile, int32_t g, float low_row,
                                   float high_row, int32_t slice = 0) {

@@ -25,37 +25,49 @@ __global__ void rotary_angles_kernel(RotaryAnglesArgs args) {
   args.angles[row * (kHeadDim / 2) + i] = make_float2(cosine, sine);
 }
 
+// Where head kv_index (0 … 7 of K, 8 … 15 of V) of a row lies in the pool.
+__device__ uint16_t* place_in_pool(const QueryKeyValueArgs& args, int64_t row, int32_t kv_index) {
+  const int32_t position = args.places.positions[row];
+  const int64_t table = int64_t{args.places.sequences[row]} * args.places.table_stride;
+  const int64_t block = args.places.block_tables[table + position / kBlockPositions];
+  return args.kv.layer + block * args.kv.block_stride +
+         (int64_t{kv_index} * kBlockPositions + position % kBlockPositions) * kHeadDim;
+}
+
+// What does not depend on the kernels before is read ahead of waiting for them: weights, and the tables of the step.
 __global__ void __launch_bounds__(32 * kWarps) query_key_value_kernel(QueryKeyValueArgs args) {
   start_next();
-  wait_for_previous();
   const int32_t head = static_cast<int32_t>(blockIdx.x) * kWarps + static_cast<int32_t>(threadIdx.x) / 32;
   if (head >= args.num_query_heads + 2 * kKvHeads) return;
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   const auto row = static_cast<int64_t>(blockIdx.y);
+  const bool is_query = head < args.num_query_heads;
+  const int32_t kv_index = head - args.num_query_heads;  // 0 … 7 K, 8 … 15 V
+  const bool is_normalised = kv_index < kKvHeads;
+  float weight[kLaneElements] = {};
+  if (is_normalised) load_norm(weight, is_query ? args.query_norm : args.key_norm, lane);
+  float* q = args.q + (row * args.num_query_heads + head) * kHeadDim + lane;
+  uint16_t* kv = is_query ? nullptr : place_in_pool(args, row, kv_index) + lane;
+  wait_for_previous();
   const float* from = args.projected + row * args.width + head * kHeadDim + lane;
   float x[kLaneElements];
 #pragma unroll
-  for (int32_t i = 0; i < kLaneElements; ++i)
+  for (int32_t i = 0; i < kLaneElements; ++i) {
     x[i] = sum_of_partials(from + 32 * i, args.num_partials, args.partial_stride);
-  const bool is_query = head < args.num_query_heads;
-  const int32_t kv_index = head - args.num_query_heads;  // 0 … 7 K, 8 … 15 V
-  if (is_query || kv_index < kKvHeads) {
-    normalise_and_rotate(x, is_query ? args.query_norm : args.key_norm, args.epsilon,
-                         args.angles + row * (kHeadDim / 2), lane);
   }
-  if (is_query) {
-    float* to = args.q + (row * args.num_query_heads + head) * kHeadDim + lane;
-#pragma unroll
-    for (int32_t i = 0; i < kLaneElements; ++i) to[32 * i] = x[i];
-    return;
+  if (is_normalised) {
+    const float2* angles = args.angles + row * (kHeadDim / 2) + lane;
+    const float2 turns[2] = {angles[0], angles[32]};
+    normalise_and_rotate(x, weight, args.epsilon, turns);
   }
-  const int32_t position = args.places.positions[row];
-  const int64_t table = int64_t{args.places.sequences[row]} * args.places.table_stride;
-  const int64_t block = args.places.block_tables[table + position / kBlockPositions];
-  uint16_t* to = args.kv.layer + block * args.kv.block_stride +
-                 (int64_t{kv_index} * kBlockPositions + position % kBlockPositions) * kHeadDim + lane;
 #pragma unroll
-  for (int32_t i = 0; i < kLaneElements; ++i) to[32 * i] = __bfloat16_as_ushort(__float2bfloat16_rn(x[i]));
+  for (int32_t i = 0; i < kLaneElements; ++i) {
+    if (is_query) {
+      q[32 * i] = x[i];
+    } else {
+      kv[32 * i] = __bfloat16_as_ushort(__float2bfloat16_rn(x[i]));
+    }
+  }
 }
 
 }  // namespace

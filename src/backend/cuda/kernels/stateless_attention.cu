@@ -21,8 +21,11 @@ __global__ void split_heads_kernel(SplitHeadsArgs args) {
   float x[kLaneElements] = {from[0], from[32], from[64], from[96]};
   const int32_t kv_index = head - args.num_query_heads;
   if (kv_index < kKvHeads) {
-    normalise_and_rotate(x, kv_index < 0 ? args.query_norm : args.key_norm, args.epsilon,
-                         args.angles + row * (kHeadDim / 2), lane);
+    float weight[kLaneElements];
+    load_norm(weight, kv_index < 0 ? args.query_norm : args.key_norm, lane);
+    const float2* angles = args.angles + row * (kHeadDim / 2) + lane;
+    const float2 turns[2] = {angles[0], angles[32]};
+    normalise_and_rotate(x, weight, args.epsilon, turns);
   }
   float* to = args.q + (row * args.num_query_heads + head) * kHeadDim;
   if (kv_index >= 0) {
