@@ -110,6 +110,7 @@ bool uploads_weights(std::string_view backend) {
 
 std::vector<std::string> available_backends() {
   std::vector<std::string> names;
+  names.reserve(kLinkedIn.size() + kShared.size());
   for (const BackendEntry& entry : kLinkedIn) {
     names.emplace_back(entry.name);
   }
