@@ -203,7 +203,6 @@ Result<std::unique_ptr<LimitProbe>> create_cuda_probe(const BackendOptions& opti
   KIPP_ASSIGN(DeviceMemory buffer, allocate_device(bytes, "measuring the device"));
   KIPP_ASSIGN(DeviceMemory sink, allocate_device(sizeof(uint32_t), "measuring the device"));
   KIPP_ASSIGN(MachineFacts facts, facts_of(device, bytes));
-  KIPP_CUDA_TRY(cudaDeviceSynchronize(), "clearing the probe's memory");  // on a stream that ours does not wait for
   KIPP_CUDA_TRY(fill_numbers({buffer.data(), static_cast<int64_t>(bytes)}, {.stream = stream.get()}),
                 "measuring the device");
   CUtensorMap map{};
