@@ -1,6 +1,5 @@
 // `kipp bench`: how fast a model runs here, beside what the machine could do.
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <string>
@@ -11,10 +10,9 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "backend/cpu/isa.h"
+#include "backend/backend_machine.h"
 #include "base/block_positions.h"
 #include "base/json.h"
-#include "base/machine.h"
 #include "cli/bench_plan.h"
 #include "cli/bench_report.h"
 #include "cli/bench_run.h"
@@ -55,8 +53,6 @@ struct Setting {
   const ModelFile& file;
   const BenchPlan& plan;
   std::vector<BenchCase> cases;
-  int32_t num_threads;
-  const cpu::Kernels& kernels;
   ModelOptions options;
 };
 
@@ -82,34 +78,29 @@ Result<Setting> prepare(const ModelFile& file, const BenchFlags& flags) {
   if (num_blocks > std::numeric_limits<int32_t>::max()) {
     return make_error(ErrorCode::kCapacity, fmt::format("{} KV blocks are more than any pool holds", num_blocks));
   }
-  const char* forced = std::getenv("KIPP_CPU_ISA");
-  KIPP_ASSIGN(const cpu::Kernels* kernels, cpu::choose_kernels(forced == nullptr ? "" : forced));
-  const int32_t num_threads = flags.model.num_threads > 0 ? flags.model.num_threads : available_processors();
   ModelOptions options;
   options.backend = flags.model.backend;
   options.precision = flags.model.precision;
-  options.num_threads = num_threads;
+  options.num_threads = flags.model.num_threads;
+  options.device = flags.model.device;
   options.context = std::min(needed_context(cases), file.info().dimensions.context);
   options.num_blocks = static_cast<int32_t>(num_blocks);
   options.allow_synthetic = flags.model.allow_synthetic;
   options.copy_weights = flags.model.copy_weights;
-  return Setting{file, flags.plan, std::move(cases), num_threads, *kernels, std::move(options)};
+  return Setting{file, flags.plan, std::move(cases), std::move(options)};
 }
 
 // Of the whole process, less what only the bench itself needs: the artifact's pages (also those of the mapping that the
 // probe reads) and the probe's memory.
-Result<uint64_t> peak_besides_file(const ModelFile& file, const cpu::Probe& probe) {
+Result<uint64_t> peak_besides_file(const ModelFile& file, const MachineFacts& machine) {
   KIPP_ASSIGN(const uint64_t peak, peak_resident_bytes());
   KIPP_ASSIGN(const FileMemory mapped, resident_of_file(file.path()));
-  const uint64_t known = mapped.resident_bytes + probe.memory_bytes();
+  const uint64_t known = mapped.resident_bytes + (machine.has_memory ? 0 : machine.probe_bytes);
   return peak - std::min(peak, known);
 }
 
 // Every case on one model. Fewer results than cases: interrupted.
-Result<void> run_cases(const Setting& setting, Model& model, BenchReport& report) {
-  KIPP_ASSIGN(const cpu::Probe probe, cpu::Probe::create(setting.kernels, setting.num_threads, setting.file.bytes()));
-  report.probe_memory_bytes = probe.memory_bytes();
-  report.probe_mapped_bytes = probe.mapped_bytes();
+Result<void> run_cases(const Setting& setting, Model& model, const LimitProbe& probe, BenchReport& report) {
   const auto repetitions = static_cast<size_t>(setting.plan.repetitions);
   Progress bar("bench", setting.cases.size() * repetitions, "repetitions");
   size_t done = 0;
@@ -130,29 +121,40 @@ Result<void> run_cases(const Setting& setting, Model& model, BenchReport& report
     }
     report.cases.push_back(std::move(result));
   }
-  KIPP_ASSIGN(report.memory.besides_file_bytes, peak_besides_file(setting.file, probe));
+  KIPP_ASSIGN(report.memory.besides_file_bytes, peak_besides_file(setting.file, report.machine));
+  KIPP_ASSIGN(report.memory.device_bytes, probe.bytes_in_use());
   report.memory.copied_bytes = setting.options.copy_weights ? setting.file.bytes().size() : 0;
   report.memory.kv_bytes = static_cast<uint64_t>(report.cost.kv_bytes_per_position * kBlockPositions) *
                            static_cast<uint64_t>(setting.options.num_blocks);
   return {};
 }
 
+// Uploading takes long enough for one time to do, and the case before has warmed the page cache.
+Result<StartTimes> time_start(const Setting& setting) {
+  const bool once = uploads_weights(setting.options.backend);
+  const StartRuns runs{
+      .uncounted = once ? 0 : 1, .counted = once ? 1 : setting.plan.repetitions, .seed = setting.plan.seed};
+  const auto open = [&] { return open_with_progress(setting.file.path(), setting.options); };
+  return measure_start(open, runs, [] { return !interrupted(); });
+}
+
 Result<ExitCode> measure(const Setting& setting, std::unique_ptr<Model> model, bool json) {
+  const BackendOptions machine{.num_threads = setting.options.num_threads, .device = setting.options.device};
+  KIPP_ASSIGN(auto probe, create_limit_probe(setting.options.backend, machine, setting.file.bytes()));
   BenchReport report{.file = setting.file,
                      .backend = setting.options.backend,
-                     .isa = setting.kernels.isa,
-                     .num_threads = setting.num_threads,
+                     .machine = probe->facts(),
                      .plan = setting.plan,
                      .cost = model_cost(setting.file.weights(), setting.file.info().dimensions),
-                     .probe_memory_bytes = 0,
-                     .probe_mapped_bytes = 0,
                      .cases = {},
                      .memory = {},
                      .start = {}};
-  KIPP_TRY(run_cases(setting, *model, report));
+  KIPP_TRY(run_cases(setting, *model, *probe, report));
+  probe.reset();
   model.reset();
-  const auto open = [&] { return open_with_progress(setting.file.path(), setting.options); };
-  KIPP_ASSIGN(report.start, measure_start(open, setting.plan, [] { return !interrupted(); }));
+  if (!setting.plan.skip_start && !interrupted()) {
+    KIPP_ASSIGN(report.start, time_start(setting));
+  }
   if (interrupted()) {
     print_message(
         fmt::format("kipp: interrupted after {} of {} measurements\n", report.cases.size(), setting.cases.size()));
@@ -206,6 +208,8 @@ void add_bench_command(CLI::App& app, ExitCode& exit_code) {
                 "Sequences that decode together, as N,N,... (default: 1)");
   add_number_flag<int32_t>(*command, "--repetitions", plan.repetitions, {.min = 1, .max = 1000},
                            "Timed repetitions after one warm-up (default: 5)");
+  command->add_flag("--sample", plan.draw, "Also draw each decoded token, greedily, where the logits are");
+  command->add_flag("--no-start", plan.skip_start, "Do not time opening and the first token");
   add_number_flag<uint64_t>(*command, "--seed", plan.seed, {.min = 0}, "Seed of the token ids (default: 0)");
   command->add_flag("--json", flags->json, "Print the result as JSON");
   command->footer(help_footer(kExamples));

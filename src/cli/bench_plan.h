@@ -30,6 +30,8 @@ struct BenchPlan {
   int32_t decode = 64;  // steps of a repetition; 0: none
   int32_t repetitions = 5;
   uint64_t seed = 0;
+  bool draw = false;        // also draw a token of each sequence after each step, greedily
+  bool skip_start = false;  // do not time opening and the first token
 
   std::vector<BenchCase> cases() const;  // prefill first, then every depth with every batch
 };

@@ -1,11 +1,11 @@
 // The result of `kipp bench` as JSON and as a table.
 #pragma once
 
-#include <cstdint>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "backend/backend_machine.h"
 #include "base/json.h"
 #include "cli/bench_plan.h"
 #include "cli/bench_run.h"
@@ -17,15 +17,12 @@ namespace kipp::cli {
 struct BenchReport {
   const ModelFile& file;
   std::string backend;
-  std::string_view isa;  // of the probe, and of the cpu backend
-  int32_t num_threads;
+  MachineFacts machine;
   const BenchPlan& plan;
   ModelCost cost;
-  size_t probe_memory_bytes;
-  size_t probe_mapped_bytes;
   std::vector<CaseResult> cases;
   BenchMemory memory;
-  StartTimes start;
+  std::optional<StartTimes> start;
 };
 
 // The fields of docs/benchmarks.md.

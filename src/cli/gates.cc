@@ -142,7 +142,8 @@ ExitCode gates_command(GateFlags flags) {
     return fail(ExitCode::kModel, file.error());
   }
   // Phase 0 needs no backend: without this a record could name one that does not exist.
-  if (const auto backend = create_backend(flags.model.backend, {.num_threads = flags.model.num_threads}); !backend) {
+  const BackendOptions options{.num_threads = flags.model.num_threads, .device = flags.model.device};
+  if (const auto backend = create_backend(flags.model.backend, options); !backend) {
     return fail(ExitCode::kModel, backend.error());
   }
   if (const auto writable = check_outputs(flags); !writable) {
@@ -152,6 +153,7 @@ ExitCode gates_command(GateFlags flags) {
                          .backend = flags.model.backend,
                          .precision = flags.model.precision,
                          .num_threads = flags.model.num_threads,
+                         .device = flags.model.device,
                          .allow_synthetic = flags.model.allow_synthetic,
                          .on_progress = [](std::string_view line) { print_message(fmt::format("{}\n", line)); },
                          .is_cancelled = interrupted};

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "backend/backend_machine.h"
 #include "cli/model_store.h"
 #include "cli/number_flag.h"
 #include "cli/progress.h"
@@ -82,6 +83,12 @@ Result<std::filesystem::path> artifact_path(const ModelFlags& flags) {
 }
 
 Result<std::unique_ptr<Model>> open_with_progress(const std::filesystem::path& path, ModelOptions options) {
+  if (options.copy_weights && uploads_weights(options.backend)) {
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--copy-weights: the backend \"{}\" copies weights to its device anyway: leave it out",
+                    options.backend));
+  }
   Progress bar("weights", 0, "MiB");
   options.on_copied = [&bar](uint64_t copied, uint64_t size) { bar.update(copied >> 20, size >> 20); };
   return Model::open(path, options);

@@ -46,7 +46,8 @@ void add_model_flags(CLI::App& command, ModelFlags& flags);
 // find_artifact.
 Result<std::filesystem::path> artifact_path(const ModelFlags& flags);
 
-// Model::open with a progress bar while weights are copied. Errors: those of Model::open.
+// Model::open with a progress bar while weights are copied. Errors: those of Model::open; kInvalidArgument (a copy for
+// a backend that uploads weights).
 Result<std::unique_ptr<Model>> open_with_progress(const std::filesystem::path& path, ModelOptions options);
 
 // Errors: those of artifact_path and of Model::open.

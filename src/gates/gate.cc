@@ -33,12 +33,14 @@ size_t GateInput::longest_prompt() const {
 
 Result<std::unique_ptr<Model>> GateInput::open_model(const ModelChanges& changes) const {
   const auto wanted = static_cast<int32_t>(longest_prompt()) + kNumGreedy;
-  return Model::open(setup.artifact, {.backend = changes.backend.empty() ? setup.backend : changes.backend,
+  const bool other = !changes.backend.empty() && changes.backend != setup.backend;
+  return Model::open(setup.artifact, {.backend = other ? changes.backend : setup.backend,
                                       .precision = changes.precision.value_or(setup.precision),
                                       .isa = changes.isa,
                                       .num_threads = setup.num_threads,
                                       .context = std::min(wanted, file.info().dimensions.context),
                                       .num_blocks = changes.num_blocks,
+                                      .device = other ? 0 : setup.device,
                                       .allow_synthetic = setup.allow_synthetic,
                                       .round_kv = changes.round_kv,
                                       .placement_seed = changes.placement_seed});

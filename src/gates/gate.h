@@ -26,6 +26,7 @@ struct GateSetup {
   std::string backend = "oracle";
   Precision precision = Precision::kDefault;
   int32_t num_threads = 0;  // 0: the processors this process may use
+  int32_t device = 0;       // of the backend, where it has several
   bool allow_synthetic = false;
   std::function<void(std::string_view)> on_progress;  // a line for people; may be empty
   // Asked between steps of the backend. One stateless pass over a prompt is one step.

@@ -117,6 +117,32 @@ def test_parts_can_be_left_out(demo: Kipp) -> None:
     assert done.returncode == FAILURE and "nothing to measure" in done.stderr.decode()
 
 
+def test_drawing_tokens_is_said(twin: Kipp) -> None:
+    for flags, draws in (((), "none"), (("--sample",), "greedy")):
+        result = json.loads(twin.text("bench", "--json", *small("--prefill", "0", "--batch", "2"), *flags))
+        assert [case["draws"] for case in result["cases"]] == [draws]
+
+
+def test_the_start_can_be_left_out(demo: Kipp) -> None:
+    flags = [*small("--prefill", "0"), "--no-start"]
+    assert json.loads(demo.text("bench", "--json", *flags))["start"] is None
+    assert "opening" not in demo.text("bench", *flags)
+
+
+@pytest.mark.parametrize("command", [["bench"], ["run", "a"]])
+def test_a_copy_is_refused_where_weights_are_uploaded(demo: Kipp, command: list[str]) -> None:
+    done = demo(*command, "--backend", "cuda", "--copy-weights")
+    assert done.returncode == MODEL and not done.stdout
+    assert "--copy-weights" in done.stderr.decode() and "cuda" in done.stderr.decode()
+
+
+def test_the_device_is_passed_on(demo: Kipp) -> None:
+    for command in (["bench"], ["ppl", "/dev/null"], ["run", "a"],
+                    ["gates", "--vectors", str(ROOT / "tests" / "vectors" / "kipp-demo")]):
+        done = demo(*command, "--backend", "oracle", "--device", "3")
+        assert done.returncode == MODEL and "device 0, found 3" in done.stderr.decode()
+
+
 def test_report_for_people(demo: Kipp) -> None:
     text = demo.text("bench", *small("--depth", "3", "--batch", "2"))
     for part in ("kipp-demo", "backend cpu", "prefill 5", "decode at 3, batch 2", "tokens/s", "limits", "opening",
@@ -135,6 +161,8 @@ def test_the_instruction_set_that_is_forced(twin: Kipp) -> None:
     assert result["cases"][0]["probes"][0]["bf16_tile_operations_per_second"] == 0
     forced.environment["KIPP_CPU_ISA"] = "none"
     done = forced("bench", *small())
+    assert done.returncode == MODEL and "baseline" in done.stderr.decode()
+    done = forced("bench", *small("--backend", "oracle"))  # which has no instruction sets, but the probe does
     assert done.returncode == FAILURE and "baseline" in done.stderr.decode()
 
 
@@ -193,7 +221,7 @@ def test_every_flag_is_documented(bare: Kipp) -> None:
     shown = bare("bench", "--help")
     assert shown.returncode == OK
     flags = {word for word in shown.stdout.decode().replace(",", " ").split() if word.startswith("--")}
-    own = {"--prefill", "--decode", "--depth", "--batch", "--repetitions", "--seed", "--json"}
+    own = {"--prefill", "--decode", "--depth", "--batch", "--repetitions", "--sample", "--no-start", "--seed", "--json"}
     assert own <= flags
     section = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").split("\n## `bench`\n")[1].split("\n## ")[0]
     assert all(f"`{flag}" in section for flag in own)

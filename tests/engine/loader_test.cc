@@ -10,7 +10,10 @@
 #include <optional>
 #include <string>
 
+#include <vector>
+
 #include "backend/backend.h"
+#include "backend/backend_machine.h"
 
 namespace kipp {
 namespace {
@@ -48,6 +51,34 @@ TEST(LoaderTest, OptionsOutOfRangeAreRefused) {
     ASSERT_FALSE(backend);
     EXPECT_EQ(backend.error().code, ErrorCode::kInvalidArgument);
   }
+}
+
+TEST(LoaderTest, TheLimitsAreThoseOfWhatTheBackendRunsOn) {
+  const std::vector<std::byte> artifact(size_t{1} << 20, std::byte{1});
+  for (const char* name : {"cpu", "oracle"}) {
+    EXPECT_FALSE(uploads_weights(name));
+    const auto probe = create_limit_probe(name, {.num_threads = 1, .isa = "baseline"}, artifact);
+    ASSERT_TRUE(probe) << probe.error().message;
+    EXPECT_EQ((*probe)->facts().fields.find("isa")->as_string(), "baseline");
+    EXPECT_EQ((*probe)->facts().mapped_bytes, artifact.size());
+    EXPECT_FALSE((*probe)->facts().has_memory);
+    const auto limits = (*probe)->measure();
+    ASSERT_TRUE(limits) << limits.error().message;
+    ASSERT_EQ(limits->reads.size(), 2U);
+    EXPECT_EQ(limits->reads.back().key, "mapped");  // the way by which weights are read comes last
+    EXPECT_GT(limits->reads.back().per_second, 0);
+    EXPECT_EQ(limits->products.at(limits->matrix).name, "FP32");
+  }
+}
+
+TEST(LoaderTest, LimitsOfAnUnknownBackendOrOptionsOutOfRange) {
+  EXPECT_TRUE(uploads_weights("cuda"));
+  const auto unknown = create_limit_probe("abacus", {}, {});
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
+  const auto device = create_limit_probe("oracle", {.device = 1}, {});
+  ASSERT_FALSE(device);
+  EXPECT_EQ(device.error().code, ErrorCode::kInvalidArgument);
 }
 
 TEST(LoaderTest, NothingRunsBeforeAModelIsLoaded) {

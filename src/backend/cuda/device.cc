@@ -24,6 +24,8 @@ Result<DeviceMemory> allocate_device(size_t bytes, std::string_view what) {
   KIPP_CUDA_TRY(cudaMalloc(&data, bytes), fmt::format("{} bytes of device memory for {}", bytes, what));
   DeviceMemory memory(data, bytes);
   KIPP_CUDA_TRY(cudaMemset(data, 0, bytes), fmt::format("clearing {}", what));
+  // Clearing goes on behind this call, on a stream that those of Stream do not wait for.
+  KIPP_CUDA_TRY(cudaStreamSynchronize(nullptr), fmt::format("clearing {}", what));
   return memory;
 }
 
