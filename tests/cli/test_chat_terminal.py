@@ -106,6 +106,7 @@ def test_an_empty_history_file_is_a_new_one(demo: Kipp, tmp_path: Path) -> None:
     with start(demo, "--decode", "1", "--history", str(path)) as chat:
         chat.wait_for(PROMPT)
         chat.ask("remember me")
+        chat.wait_for(PROMPT)  # before it the terminal would take Ctrl-D for itself
         chat.type("\x04")
         assert chat.end() == OK
     assert "remember" in path.read_text()
@@ -123,6 +124,7 @@ def test_a_full_disk_is_said_once_and_the_old_history_stays(demo: Kipp, tmp_path
         assert "cannot" in chat.ask("the second line")
         chat.wait_for(PROMPT)
         assert "kipp: error" not in chat.ask("the third line")
+        chat.wait_for(PROMPT)  # before it the terminal would take Ctrl-D for itself
         chat.type("\x04")
         assert chat.end() == FAILURE
     assert path.read_bytes() == before
