@@ -30,8 +30,7 @@ struct Step {
   StepId id = 0;
   std::vector<int32_t> slot_of_head;  // device head row of each of the batch's head rows
   bool sampled = false;
-
-  size_t buffer() const { return id % kMaxUncollected; }  // pinned buffers and events alternate
+  size_t buffer = 0;  // which of the pinned buffers and events it uses
 };
 
 // An event that is made once.
@@ -213,10 +212,11 @@ Result<StepId> CudaBackend::forward(const Batch& batch) {
   const auto previous_rows = static_cast<int32_t>(latest_.sampled ? latest_.slot_of_head.size() : 0);
   KIPP_TRY(validate_batch(batch, loaded_->limits, loaded_->kv.num_blocks(), loaded_->dims.vocab, previous_rows));
   StepPlan plan = plan_step(batch, loaded_->dims.num_query_heads);
-  Step step{.id = latest_.id + 1, .slot_of_head = std::move(plan.slot_of_head), .sampled = false};
-  // The step before the last used this buffer, and is collected.
+  Step step{.id = latest_.id + 1, .slot_of_head = std::move(plan.slot_of_head), .sampled = false, .buffer = 0};
+  // At most one step is uncollected, in whatever order steps are collected: the other's buffer is free.
+  step.buffer = uncollected_.empty() ? 0 : 1 - uncollected_.front().buffer;
   size_t bytes = 0;
-  std::byte* host = loaded_->host_tables[step.buffer()].data();
+  std::byte* host = loaded_->host_tables[step.buffer].data();
   plan.slot_of_head = step.slot_of_head;
   fill_tables(batch, plan, loaded_->dims.num_query_heads, latest_.slot_of_head,
               StepTables::at(host, plan.shape, bytes));
@@ -224,7 +224,7 @@ Result<StepId> CudaBackend::forward(const Batch& batch) {
   KIPP_CUDA_TRY(cudaMemcpyAsync(loaded_->tables.data(), host, bytes, cudaMemcpyHostToDevice, stream),
                 "uploading a step's tables");
   KIPP_TRY(loaded_->graphs.run(context(), plan.shape, loaded_->tables.data(), counts_));
-  KIPP_CUDA_TRY(cudaEventRecord(loaded_->done[step.buffer()].get(), stream), "ending a step");
+  KIPP_CUDA_TRY(cudaEventRecord(loaded_->done[step.buffer].get(), stream), "ending a step");
   latest_ = step;
   uncollected_.push_back(std::move(step));
   return latest_.id;
@@ -245,9 +245,9 @@ Result<void> CudaBackend::sample(StepId step, std::span<const SampleRow> rows) {
   std::vector<SampleRow> by_slot(rows.size());
   for (size_t r = 0; r < rows.size(); ++r) by_slot[static_cast<size_t>(latest_.slot_of_head[r])] = rows[r];
   const cudaStream_t stream = loaded_->stream.get();
-  KIPP_TRY(loaded_->sampler.enqueue(by_slot, loaded_->workspace.logits, latest_.buffer(), {.stream = stream}));
+  KIPP_TRY(loaded_->sampler.enqueue(by_slot, loaded_->workspace.logits, latest_.buffer, {.stream = stream}));
   ++counts_[static_cast<size_t>(KernelClass::kSample)];
-  KIPP_CUDA_TRY(cudaEventRecord(loaded_->done[latest_.buffer()].get(), stream), "ending a step");
+  KIPP_CUDA_TRY(cudaEventRecord(loaded_->done[latest_.buffer].get(), stream), "ending a step");
   latest_.sampled = true;
   if (uncollected_.empty() || uncollected_.back().id != step) {
     uncollected_.push_back(latest_);
@@ -267,10 +267,10 @@ Result<void> CudaBackend::collect(StepId step, std::span<RowResult> results) {
     return invalid(
         fmt::format("collecting step {}: {} rows were sampled, found room for {}", step, expected, results.size()));
   }
-  KIPP_CUDA_TRY(cudaEventSynchronize(loaded_->done[found->buffer()].get()), "computing a step");
+  KIPP_CUDA_TRY(cudaEventSynchronize(loaded_->done[found->buffer].get()), "computing a step");
   if (found->sampled) {
     std::vector<RowResult> by_slot(expected);
-    loaded_->sampler.read(found->buffer(), by_slot);
+    loaded_->sampler.read(found->buffer, by_slot);
     for (size_t r = 0; r < expected; ++r) results[r] = std::move(by_slot[static_cast<size_t>(found->slot_of_head[r])]);
   }
   uncollected_.erase(found);

@@ -1,6 +1,8 @@
 // The layout is computed first, by an arena without memory: what is needed is known before anything is uploaded.
 #include "backend/cuda/weights.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -216,13 +218,41 @@ Result<void> upload_matrix(Uploader& uploader, const Matrix& matrix, std::byte* 
   return {};
 }
 
-float norm_scale(const ModelFile& file, const WeightView& view) {
+// NaN if any is.
+float largest_weight_of(const ModelFile& file, const WeightView& view) {
   const auto* weights = reinterpret_cast<const uint16_t*>(file.bytes().data() + view.offset);
   float largest = 0.0F;
-  for (int32_t c = 0; c < view.columns; ++c) largest = std::max(largest, std::abs(bf16_to_f32(weights[c])));
+  for (int32_t c = 0; c < view.columns; ++c) {
+    const float weight = std::abs(bf16_to_f32(weights[c]));
+    if (!(weight <= largest)) largest = weight;
+  }
+  return largest;
+}
+
+float norm_scale(const ModelFile& file, const WeightView& view) {
+  const float largest = largest_weight_of(file, view);
   // Twice the bound: the rounding of the mean may exceed it a little.
   const float bound = 2.0F * largest * std::sqrt(static_cast<float>(view.columns));
   return stored_scale(std::bit_cast<uint32_t>(bound));
+}
+
+// Scores of prompts are products of FP16 numbers: |q| and |k| are at most sqrt(head_dim) times their norm's largest
+// weight.
+Result<void> check_head_norms(const ModelFile& file) {
+  constexpr float kLargest = 4096.0F;
+  for (size_t l = 0; l < file.weights().layers.size(); ++l) {
+    const LayerWeights& layer = file.weights().layers[l];
+    for (const WeightView* view : {&layer.query_norm, &layer.key_norm}) {
+      if (const float largest = largest_weight_of(file, *view); !(largest <= kLargest)) {
+        return make_error(
+            ErrorCode::kUnsupported,
+            fmt::format("cuda: layer {}: a weight of a head's norm is {}, but FP16 holds only heads whose "
+                        "norm has weights up to {}",
+                        l, largest, kLargest));
+      }
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -238,6 +268,7 @@ WeightBytes weight_bytes(const ModelFile& file) {
 }
 
 Result<DeviceWeights> upload_weights(const ModelFile& file, const UploadProgress& progress) {
+  KIPP_TRY(check_head_norms(file));
   const WeightBytes bytes = weight_bytes(file);
   DeviceWeights device;
   const Layout layout = layout_of(file.weights(), device);

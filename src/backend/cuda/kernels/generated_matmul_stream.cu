@@ -134,13 +134,16 @@ struct LaneActivations {
     high = shared + min(lane / 4, args.num_rows - 1) * layout.row_bytes + lane % 4 * 16;
     sums = reinterpret_cast<const float*>(shared + layout.sums_at) + min(lane % 4 * 2, layout.sum_stride - 2);
   }
-
-  __device__ ActivationFragment fragment(int32_t group) const {
-    const std::byte* from = high + group * (kGroupColumns * 2);
-    return {*reinterpret_cast<const uint4*>(from), *reinterpret_cast<const uint4*>(from + term_bytes)};
-  }
-  __device__ float2 sum(int32_t group) const { return *reinterpret_cast<const float2*>(sums + group * sum_stride); }
 };
+
+// Free functions, not members: where the kernel is empty (before Hopper) nvcc would warn of members that nobody calls.
+[[maybe_unused]] __device__ ActivationFragment fragment_of(const LaneActivations& x, int32_t group) {
+  const std::byte* from = x.high + group * (kGroupColumns * 2);
+  return {*reinterpret_cast<const uint4*>(from), *reinterpret_cast<const uint4*>(from + x.term_bytes)};
+}
+[[maybe_unused]] __device__ float2 sum_of(const LaneActivations& x, int32_t group) {
+  return *reinterpret_cast<const float2*>(x.sums + group * x.sum_stride);
+}
 
 // What a lane needs of a group of 32 columns of a tile. scales: those of this lane's rows.
 template <WeightType type>
@@ -174,8 +177,8 @@ __device__ void multiply_slice(float (&sum)[4], Stream<type>& stream, int32_t& s
         const WeightFragment w =
             fragment_of<type>(weights + i * tile_bytes(type), scales + i * tile_scale_bytes(type), half);
         float2 x_sum{};
-        if constexpr (type == WeightType::kAffine4Gs32) x_sum = x.sum(group);
-        multiply_group<type, 2>(sum, w, x.fragment(group), x_sum);
+        if constexpr (type == WeightType::kAffine4Gs32) x_sum = sum_of(x, group);
+        multiply_group<type, 2>(sum, w, fragment_of(x, group), x_sum);
       }
     }
     __syncwarp();
@@ -185,7 +188,7 @@ __device__ void multiply_slice(float (&sum)[4], Stream<type>& stream, int32_t& s
   }
 }
 
-__device__ void store_tile(const MatmulArgs& args, const float4* sums, int32_t tile) {
+[[maybe_unused]] __device__ void store_tile(const MatmulArgs& args, const float4* sums, int32_t tile) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   const int32_t token = lane % 4 * 2;
   if (token >= args.num_rows) return;

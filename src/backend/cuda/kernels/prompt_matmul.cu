@@ -14,7 +14,7 @@ constexpr int32_t kBlockRows = 128;
 constexpr int32_t kThreads = 384;
 constexpr int32_t kMapRows = 32;  // tokens in one box of the activations' tensor map
 constexpr int32_t kWeightStageBytes = kBlockRows * kTileColumns * 2;
-constexpr uint32_t kReleases = 8;  // warps that multiply
+[[maybe_unused]] constexpr uint32_t kReleases = 8;  // warps that multiply
 
 template <int32_t tokens>
 struct Shape {
