@@ -218,13 +218,12 @@ Result<void> upload_matrix(Uploader& uploader, const Matrix& matrix, std::byte* 
   return {};
 }
 
-// NaN if any is.
+// The largest |weight| of a norm.
 float largest_weight_of(const ModelFile& file, const WeightView& view) {
   const auto* weights = reinterpret_cast<const uint16_t*>(file.bytes().data() + view.offset);
   float largest = 0.0F;
   for (int32_t c = 0; c < view.columns; ++c) {
-    const float weight = std::abs(bf16_to_f32(weights[c]));
-    if (!(weight <= largest)) largest = weight;
+    largest = std::max(largest, std::abs(bf16_to_f32(weights[c])));
   }
   return largest;
 }
