@@ -75,9 +75,9 @@ struct KvBlock {
 
 // Every kernel class that the backend has, with how often it ran (also 0): gates and tests assert what they reach.
 struct Report {
-  std::string backend;      // "oracle", …
-  std::string device = {};  // what it runs on, where that is not the processor: name, driver, runtime
+  std::string backend;  // "oracle", …
   std::vector<std::pair<std::string, uint64_t>> kernels;
+  std::string device = {};  // what it runs on, where that is not the processor: name, driver, runtime
 };
 
 using StepId = uint64_t;

@@ -331,8 +331,8 @@ Result<void> CudaBackend::write_block(int32_t block, const KvBlock& in) {
 
 Report CudaBackend::report() const {
   Report report{.backend = fmt::format("cuda/sm_{}{}", device_.major, device_.minor),
-                .device = device_.description,
-                .kernels = {}};
+                .kernels = {},
+                .device = device_.description};
   for (size_t i = 0; i < counts_.size(); ++i) {
     const auto kernel = static_cast<KernelClass>(i);
     if (!loaded_ || is_possible(kernel, device_, loaded_->scheme)) {

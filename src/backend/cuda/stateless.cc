@@ -29,6 +29,8 @@ void take(Arrays& arrays, Arena& arena, const Dimensions& dims, size_t length) {
   arrays.scores = arena.take<float>(length * length * static_cast<size_t>(dims.num_query_heads));
 }
 
+// Copies are in the order of the pass's stream: one from pageable memory may still be on its way when it returns, and
+// the stream does not wait for the default one.
 Result<Arrays> make_arrays(const PassContext& context, std::span<const int32_t> tokens) {
   Arrays arrays{};
   Arena counting;
@@ -40,11 +42,13 @@ Result<Arrays> make_arrays(const PassContext& context, std::span<const int32_t> 
   std::iota(positions.begin(), positions.end(), 0);
   const std::vector<int32_t> source(tokens.size(), -1);
   const auto upload = [&](int32_t* to, std::span<const int32_t> from) {
-    return check(cudaMemcpy(to, from.data(), from.size_bytes(), cudaMemcpyHostToDevice), "a stateless pass");
+    return check(cudaMemcpyAsync(to, from.data(), from.size_bytes(), cudaMemcpyHostToDevice, context.stream),
+                 "a stateless pass");
   };
   KIPP_TRY(upload(arrays.ids, tokens));
   KIPP_TRY(upload(arrays.source, source));
   KIPP_TRY(upload(arrays.positions, positions));
+  KIPP_CUDA_TRY(cudaStreamSynchronize(context.stream), "a stateless pass");
   return arrays;
 }
 
