@@ -61,7 +61,7 @@ def machine_of(record: dict[str, Any], oracle: dict[str, Any] | None) -> str:
 
 
 def row(path: Path, record: dict[str, Any]) -> str:
-    artifact, machine = record["artifact"], record["machine"]
+    artifact = record["artifact"]
     phases = {phase["name"]: phase for phase in record["phases"]}
     one, two = phases.get("phase1"), phases.get("phase2")
     oracle = next((phases[name] for name in AGAINST_ORACLE if name in phases), None)

@@ -75,7 +75,12 @@ struct Loaded {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(Device device, UploadProgress progress) : device_(device), progress_(std::move(progress)) {}
+  CudaBackend(Device device, UploadProgress progress) : device_(std::move(device)), progress_(std::move(progress)) {}
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
+  ~CudaBackend() override {
+    if (loaded_) cudaStreamSynchronize(loaded_->stream.get());  // nothing may be freed under a step
+  }
 
   Result<MemoryPlan> plan(const ModelFile& file, const Limits& limits) const override;
   Result<void> load(const ModelFile& file, const Limits& limits, int32_t num_blocks) override;
@@ -153,7 +158,7 @@ Result<void> CudaBackend::load(const ModelFile& file, const Limits& limits, int3
   KIPP_TRY(check_memory(file, limits, num_blocks));
   const Dimensions& dims = file.info().dimensions;
   const int32_t num_tokens = file.info().num_tokens();
-  KIPP_ASSIGN(DeviceWeights weights, upload_weights(file, progress_));
+  KIPP_ASSIGN(DeviceWeights weights, upload_weights(file, std::exchange(progress_, {})));
   KIPP_ASSIGN(Stream stream, Stream::create());
   KIPP_ASSIGN(Workspace workspace, make_workspace(dims, file.info().scheme, limits, device_));
   KIPP_ASSIGN(KvPool kv, KvPool::create(dims, num_blocks));
@@ -212,19 +217,25 @@ Result<StepId> CudaBackend::forward(const Batch& batch) {
   const auto previous_rows = static_cast<int32_t>(latest_.sampled ? latest_.slot_of_head.size() : 0);
   KIPP_TRY(validate_batch(batch, loaded_->limits, loaded_->kv.num_blocks(), loaded_->dims.vocab, previous_rows));
   StepPlan plan = plan_step(batch, loaded_->dims.num_query_heads);
-  Step step{.id = latest_.id + 1, .slot_of_head = std::move(plan.slot_of_head), .sampled = false, .buffer = 0};
+  Step step{.id = latest_.id + 1, .slot_of_head = {}, .sampled = false, .buffer = 0};
   // At most one step is uncollected, in whatever order steps are collected: the other's buffer is free.
   step.buffer = uncollected_.empty() ? 0 : 1 - uncollected_.front().buffer;
   size_t bytes = 0;
   std::byte* host = loaded_->host_tables[step.buffer].data();
-  plan.slot_of_head = step.slot_of_head;
   fill_tables(batch, plan, loaded_->dims.num_query_heads, latest_.slot_of_head,
               StepTables::at(host, plan.shape, bytes));
+  step.slot_of_head = std::move(plan.slot_of_head);
   const cudaStream_t stream = loaded_->stream.get();
   KIPP_CUDA_TRY(cudaMemcpyAsync(loaded_->tables.data(), host, bytes, cudaMemcpyHostToDevice, stream),
                 "uploading a step's tables");
-  KIPP_TRY(loaded_->graphs.run(context(), plan.shape, loaded_->tables.data(), counts_));
-  KIPP_CUDA_TRY(cudaEventRecord(loaded_->done[step.buffer].get(), stream), "ending a step");
+  const auto enqueued = loaded_->graphs.run(context(), plan.shape, loaded_->tables.data(), counts_).and_then([&] {
+    return check(cudaEventRecord(loaded_->done[step.buffer].get(), stream), "ending a step");
+  });
+  if (!enqueued) {  // part of it may have run: what the step before left no longer stands
+    cudaStreamSynchronize(stream);
+    latest_ = {.id = step.id, .slot_of_head = {}, .sampled = true, .buffer = 0};
+    return tl::unexpected<Error>(enqueued.error());
+  }
   latest_ = step;
   uncollected_.push_back(std::move(step));
   return latest_.id;
@@ -335,7 +346,9 @@ Report CudaBackend::report() const {
                 .device = device_.description};
   for (size_t i = 0; i < counts_.size(); ++i) {
     const auto kernel = static_cast<KernelClass>(i);
-    if (!loaded_ || is_possible(kernel, device_, loaded_->scheme)) {
+    const bool possible =
+        loaded_ ? is_possible(kernel, device_, loaded_->scheme) : is_possible(kernel, device_, QuantScheme::kBf16);
+    if (possible) {
       report.kernels.emplace_back(kernel_name(kernel), counts_[i]);
     }
   }

@@ -1,5 +1,5 @@
 // The CUDA backend. Lives in a shared object, so that one build runs with and without a GPU: the loader opens it at run
-// time and asks for this one symbol.
+// time and asks for the symbols of entry.cc.
 #pragma once
 
 #include <memory>

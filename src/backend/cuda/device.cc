@@ -75,6 +75,16 @@ Result<Device> open_device(int32_t index) {
                       fmt::format("cuda: device {} has compute capability {}.{}, but Kipp needs {}.0 or later", index,
                                   device.major, device.minor, kOldestMajor));
   }
+  int32_t shared_bytes = 0;
+  KIPP_ASSIGN(shared_bytes, attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
+  constexpr int32_t kLeastSharedBytes = 160 * 1024;
+  if (shared_bytes < kLeastSharedBytes) {
+    return make_error(
+        ErrorCode::kUnsupported,
+        fmt::format("cuda: a block on device {} has at most {} bytes of shared memory, but Kipp's kernels "
+                    "need {}",
+                    index, shared_bytes, kLeastSharedBytes));
+  }
   cudaDeviceProp properties{};
   KIPP_CUDA_TRY(cudaGetDeviceProperties(&properties, index), "reading a device's properties");
   int driver = 0;

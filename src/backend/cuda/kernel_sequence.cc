@@ -80,9 +80,10 @@ Sums KernelSequence::multiply_generated(const MatmulArgs& args) {
 void KernelSequence::multiply_prompt(MatmulArgs args, const TermBuffer& x) {
   if (args.matrix.type != WeightType::kBf16) {
     const DeviceMatrix quantized = args.matrix;
-    start(of_type(KernelClass::kDequantizeBf16, quantized.type), [&](const LaunchContext& launch) {
-      return dequantize({quantized, context_.workspace.dequantized, quantized.fp16_scale}, launch);
-    });
+    start(quantized.type == WeightType::kQ8_0 ? KernelClass::kDequantizeQ8 : KernelClass::kDequantizeAffine4,
+          [&](const LaunchContext& launch) {
+            return dequantize({quantized, context_.workspace.dequantized, quantized.fp16_scale}, launch);
+          });
     args.matrix.type = WeightType::kBf16;
     args.matrix.tiles = context_.workspace.dequantized;
     args.matrix.scales = nullptr;
@@ -175,7 +176,6 @@ Result<void> KernelSequence::finish() const {
 
 bool is_possible(KernelClass kernel, const Device& device, QuantScheme scheme) {
   switch (kernel) {
-    case KernelClass::kDequantizeBf16:
     case KernelClass::kCount: return false;
     case KernelClass::kMatmulStreamBf16: return device.major >= 9;
     case KernelClass::kMatmulFewBf16: return device.major < 9;
@@ -192,28 +192,13 @@ bool is_possible(KernelClass kernel, const Device& device, QuantScheme scheme) {
 }
 
 const char* kernel_name(KernelClass kernel) {
-  constexpr std::array kNames = {"embedding",
-                                 "rotary_angles",
-                                 "residual_norm",
-                                 "matmul_stream_bf16",
-                                 "matmul_stream_q8_0",
-                                 "matmul_stream_affine4_gs32",
-                                 "matmul_few_bf16",
-                                 "matmul_few_q8_0",
-                                 "matmul_few_affine4_gs32",
-                                 "matmul_many_bf16",
-                                 "matmul_many_q8_0",
-                                 "matmul_many_affine4_gs32",
-                                 "matmul_prompt",
-                                 "dequantize_bf16",
-                                 "dequantize_q8_0",
-                                 "dequantize_affine4_gs32",
-                                 "query_key_value",
-                                 "attention_generated",
-                                 "attention_prompt",
-                                 "swiglu_partials",
-                                 "sum_partials",
-                                 "sample",
+  constexpr std::array kNames = {"embedding",          "rotary_angles",       "residual_norm",
+                                 "matmul_stream_bf16", "matmul_stream_q8_0",  "matmul_stream_affine4_gs32",
+                                 "matmul_few_bf16",    "matmul_few_q8_0",     "matmul_few_affine4_gs32",
+                                 "matmul_many_bf16",   "matmul_many_q8_0",    "matmul_many_affine4_gs32",
+                                 "matmul_prompt",      "dequantize_q8_0",     "dequantize_affine4_gs32",
+                                 "query_key_value",    "attention_generated", "attention_prompt",
+                                 "swiglu_partials",    "sum_partials",        "sample",
                                  "stateless_attention"};
   static_assert(kNames.size() == static_cast<size_t>(KernelClass::kCount));
   return kernel == KernelClass::kCount ? "nothing" : kNames[static_cast<size_t>(kernel)];

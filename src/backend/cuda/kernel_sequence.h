@@ -29,7 +29,6 @@ enum class KernelClass : uint8_t {
   kMatmulManyQ8,
   kMatmulManyAffine4,
   kMatmulPrompt,
-  kDequantizeBf16,  // never runs: only so that a type's class can be computed
   kDequantizeQ8,
   kDequantizeAffine4,
   kQueryKeyValue,

@@ -1,7 +1,9 @@
-// See kv_pool.h. A block is one piece of every layer: a two-dimensional copy.
+// See kv_pool.h. A block is one piece of every layer.
 #include "backend/cuda/kv_pool.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace kipp::cuda {
 namespace {
@@ -28,6 +30,18 @@ Result<void> KvPool::check_block(int32_t block) const {
                     fmt::format("KV block: expected 0 to {}, found {}", num_blocks_ - 1, block));
 }
 
+// One copy for each layer: the pitch of a two-dimensional one ends at 2 GiB, which is 16,384 blocks. Strides in
+// elements.
+Result<void> KvPool::copy_layers(uint16_t* to, int64_t to_stride, const uint16_t* from, int64_t from_stride,
+                                 cudaStream_t stream) const {
+  for (int64_t layer = 0; layer < num_layers_; ++layer) {
+    KIPP_CUDA_TRY(
+        cudaMemcpyAsync(to + layer * to_stride, from + layer * from_stride, kPieceBytes, cudaMemcpyDefault, stream),
+        "copying a KV block");
+  }
+  return {};
+}
+
 Result<void> KvPool::copy(std::span<const int32_t> from, std::span<const int32_t> to, cudaStream_t stream) {
   if (from.size() != to.size()) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -36,12 +50,13 @@ Result<void> KvPool::copy(std::span<const int32_t> from, std::span<const int32_t
   for (size_t i = 0; i < from.size(); ++i) {
     KIPP_TRY(check_block(from[i]));
     KIPP_TRY(check_block(to[i]));
+    if (std::ranges::find(from, to[i]) != from.end()) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        fmt::format("copying KV blocks: block {} is a source and a target", to[i]));
+    }
   }
-  const size_t pitch = static_cast<size_t>(layer_stride()) * sizeof(uint16_t);
   for (size_t i = 0; i < from.size(); ++i) {
-    KIPP_CUDA_TRY(cudaMemcpy2DAsync(block(to[i]), pitch, block(from[i]), pitch, kPieceBytes,
-                                    static_cast<size_t>(num_layers_), cudaMemcpyDeviceToDevice, stream),
-                  "copying a KV block");
+    KIPP_TRY(copy_layers(block(to[i]), layer_stride(), block(from[i]), layer_stride(), stream));
   }
   return {};
 }
@@ -49,10 +64,7 @@ Result<void> KvPool::copy(std::span<const int32_t> from, std::span<const int32_t
 Result<void> KvPool::read(int32_t index, KvBlock& out, cudaStream_t stream) const {
   KIPP_TRY(check_block(index));
   out.values.resize(static_cast<size_t>(num_layers_) * static_cast<size_t>(kKvBlockElements));
-  KIPP_CUDA_TRY(cudaMemcpy2DAsync(out.values.data(), kPieceBytes, block(index),
-                                  static_cast<size_t>(layer_stride()) * sizeof(uint16_t), kPieceBytes,
-                                  static_cast<size_t>(num_layers_), cudaMemcpyDeviceToHost, stream),
-                "reading a KV block");
+  KIPP_TRY(copy_layers(out.values.data(), kKvBlockElements, block(index), layer_stride(), stream));
   return check(cudaStreamSynchronize(stream), "reading a KV block");
 }
 
@@ -63,10 +75,7 @@ Result<void> KvPool::write(int32_t index, const KvBlock& in, cudaStream_t stream
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("writing a KV block: expected {} values, found {}", expected, in.values.size()));
   }
-  KIPP_CUDA_TRY(
-      cudaMemcpy2DAsync(block(index), static_cast<size_t>(layer_stride()) * sizeof(uint16_t), in.values.data(),
-                        kPieceBytes, kPieceBytes, static_cast<size_t>(num_layers_), cudaMemcpyHostToDevice, stream),
-      "writing a KV block");
+  KIPP_TRY(copy_layers(block(index), layer_stride(), in.values.data(), kKvBlockElements, stream));
   return check(cudaStreamSynchronize(stream), "writing a KV block");
 }
 

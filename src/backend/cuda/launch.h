@@ -18,36 +18,28 @@ struct LaunchShape {
   dim3 grid;
   dim3 block;
   size_t shared_bytes = 0;
-  uint32_t cluster = 1;  // blocks that start together and see each other's shared memory; needs compute capability 9.0
 };
 
 // Launches `kernel` (a __global__ function, whose dynamic shared memory limit the caller has raised where needed).
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), const LaunchShape& shape, const LaunchContext& context,
                    Arguments&&... arguments) {
-  cudaLaunchAttribute attributes[2]{};
-  uint32_t count = 0;
-  if (context.overlap) {
-    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-  }
-  if (shape.cluster > 1) {
-    attributes[count].id = cudaLaunchAttributeClusterDimension;
-    attributes[count++].val.clusterDim = {shape.cluster, 1, 1};
-  }
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = context.stream;
-  config.attrs = attributes;
-  config.numAttrs = count;
+  config.attrs = &attribute;
+  config.numAttrs = context.overlap ? 1U : 0U;
   return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
 }
 
 #if defined(__CUDACC__)
-// Every kernel calls both. Until wait_for_previous() returns, nothing that an earlier kernel wrote may be read and
-// nothing that it reads may be written; start_next() lets the next kernel's blocks become resident.
+// Every kernel that may overlap calls both. Until wait_for_previous() returns, nothing that an earlier kernel wrote may
+// be read and nothing that it reads may be written; start_next() lets the next kernel's blocks become resident.
 __device__ inline void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();

@@ -71,7 +71,7 @@ class StatelessPass {
   Result<void> show_final_hidden();
   Result<void> show_logits();
   Result<void> read(const float* from, size_t count, std::vector<float>& to);
-  void layer(const DeviceLayer& layer, const Sums* delta);
+  void layer(const DeviceLayer& layer);
 
   const PassContext& c_;
   Workspace& w_;
@@ -92,7 +92,7 @@ Result<void> StatelessPass::run() {
   });
   KIPP_TRY(show_residual(-1));
   for (int32_t l = 0; l < c_.dims.num_layers; ++l) {
-    layer(c_.weights.layers[static_cast<size_t>(l)], nullptr);
+    layer(c_.weights.layers[static_cast<size_t>(l)]);
     const Sums delta{w_.projected, 0, 1};
     kernels_.norm(all_, c_.weights.output_norm, &delta);  // takes the layer's output in; the norm counts after the last
     KIPP_TRY(show_residual(l));
@@ -102,8 +102,8 @@ Result<void> StatelessPass::run() {
   return kernels_.finish();
 }
 
-void StatelessPass::layer(const DeviceLayer& layer, const Sums* delta) {
-  kernels_.norm(all_, layer.attention_norm, delta);
+void StatelessPass::layer(const DeviceLayer& layer) {
+  kernels_.norm(all_, layer.attention_norm, nullptr);
   const Sums projected = kernels_.multiply(all_, layer.query_key_value, {w_.normed, 0, layer.attention_norm.scale});
   kernels_.start(KernelClass::kStatelessAttention, [&](const LaunchContext& launch) {
     return split_heads({.projected = projected.first,

@@ -40,6 +40,7 @@ Result<StepGraphs::Entry> StepGraphs::capture(const PassContext& context, const 
   const Result<void> recorded = forward_pass(context, shape, tables, entry.counts);
   cudaGraph_t graph = nullptr;
   const cudaError_t ended = cudaStreamEndCapture(context.stream, &graph);
+  if (!recorded && graph != nullptr) cudaGraphDestroy(graph);
   KIPP_TRY(recorded);
   KIPP_CUDA_TRY(ended, "recording a step");
   const cudaError_t made = cudaGraphInstantiate(&entry.graph, graph, 0);

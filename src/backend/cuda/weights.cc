@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <span>
+#include <system_error>
 
 #include "backend/cuda/kernels/pack_weights.h"
 #include "base/bf16.h"
@@ -106,6 +107,15 @@ size_t source_bytes(const Matrix& matrix) {
   return bytes;
 }
 
+// A tied embedding travels twice.
+uint64_t upload_size(const Layout& layout) {
+  uint64_t size = 0;
+  for (const Vector& vector : layout.vectors) size += vector.view->bytes;
+  for (const Norm& norm : layout.norms) size += norm.view->bytes;
+  for (const Matrix& matrix : layout.matrices) size += source_bytes(matrix);
+  return size;
+}
+
 // Bytes of the largest weights' bits, one for each matrix, before what is staged.
 size_t padded_bits(const Layout& layout) {
   return static_cast<size_t>(padded(static_cast<int64_t>(layout.matrices.size() * sizeof(uint32_t)), 256));
@@ -114,10 +124,16 @@ size_t padded_bits(const Layout& layout) {
 // From the mapped file to the device: one pinned buffer is filled while the other travels.
 class Uploader {
  public:
-  static Result<Uploader> create(const ModelFile& file, const UploadProgress& progress) {
+  // size: bytes of everything that will be copied.
+  static Result<Uploader> create(const ModelFile& file, const UploadProgress& progress, uint64_t size) {
     KIPP_ASSIGN(Stream stream, Stream::create());
     KIPP_ASSIGN(PinnedMemory pinned, allocate_pinned(2 * kPinnedBytes, "uploading"));
-    Uploader uploader(file, progress, std::move(stream), std::move(pinned));
+    Uploader uploader(file, progress, size, std::move(stream), std::move(pinned));
+    try {
+      uploader.pool_ = std::make_unique<ThreadPool>(std::min(kMaxThreads, available_processors()));
+    } catch (const std::system_error& error) {
+      return make_error(ErrorCode::kCapacity, fmt::format("cuda: no threads to copy weights with: {}", error.what()));
+    }
     for (cudaEvent_t& event : uploader.travelled_) {
       KIPP_CUDA_TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
     }
@@ -163,13 +179,8 @@ class Uploader {
   const Stream& stream() const { return stream_; }
 
  private:
-  Uploader(const ModelFile& file, const UploadProgress& progress, Stream stream, PinnedMemory pinned)
-      : file_(file),
-        progress_(progress),
-        stream_(std::move(stream)),
-        pinned_(std::move(pinned)),
-        pool_(std::make_unique<ThreadPool>(std::min(kMaxThreads, available_processors()))),
-        size_(file.bytes().size()) {}
+  Uploader(const ModelFile& file, const UploadProgress& progress, uint64_t size, Stream stream, PinnedMemory pinned)
+      : file_(file), progress_(progress), stream_(std::move(stream)), pinned_(std::move(pinned)), size_(size) {}
 
   void fill(std::byte* to, std::span<const std::byte> from) {
     constexpr int64_t kGrain = 1 << 20;
@@ -277,7 +288,7 @@ Result<DeviceWeights> upload_weights(const ModelFile& file, const UploadProgress
   KIPP_ASSIGN(const DeviceMemory staging, allocate_device(bytes.staging, "uploading weights"));
   auto* largest = reinterpret_cast<uint32_t*>(staging.data());
   std::byte* source = staging.data() + padded_bits(layout);
-  KIPP_ASSIGN(Uploader uploader, Uploader::create(file, progress));
+  KIPP_ASSIGN(Uploader uploader, Uploader::create(file, progress, upload_size(layout)));
   for (const Vector& vector : layout.vectors) {
     KIPP_TRY(uploader.copy(*vector.view, const_cast<uint16_t*>(*vector.to)));
   }

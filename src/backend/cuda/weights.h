@@ -45,7 +45,7 @@ struct WeightBytes {
 };
 WeightBytes weight_bytes(const ModelFile& file);
 
-// bytes of the artifact's weights uploaded so far and in all; may be empty.
+// Bytes uploaded so far and in all; may be empty.
 using UploadProgress = std::function<void(uint64_t uploaded, uint64_t size)>;
 
 // Copies every tensor from the mapped file through pinned memory and packs it. Errors: kCapacity, kInternal.

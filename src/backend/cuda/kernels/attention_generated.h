@@ -21,7 +21,7 @@ struct AttentionGeneratedArgs {
   const float* q;            // [num_rows][num_query_heads][kHeadDim], rotated, not scaled; 16-byte aligned
   const int32_t* positions;  // [num_rows]; each < max_context
   const int32_t* sequences;  // [num_rows]; rows of the block tables
-  const int32_t* settled;    // [num_rows] or null, see below
+  const int32_t* settled;    // [num_rows] or null, see above
   uint16_t* high;            // [num_rows][num_query_heads * kHeadDim] fp16; 8-byte aligned, as low is
   uint16_t* low;
   void* workspace;  // attention_generated_workspace_bytes(); of one launch at a time

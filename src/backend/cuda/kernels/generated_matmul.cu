@@ -25,7 +25,7 @@ GeneratedPlan plan_generated_matmul(const DeviceMatrix& matrix, int32_t num_rows
   if (capability >= 90 && can_stream(matrix, num_rows)) {
     return {.num_partials = 1, .num_blocks = plan_stream_blocks(matrix, num_rows, num_sms)};
   }
-  if (num_rows <= kFewRows) return {.num_partials = 1};
+  if (capability < 90 && num_rows <= kFewRows) return {.num_partials = 1};
   const int32_t blocks = matrix.padded_rows / (kTileRows * kManyWarps * 2) * kNumSlices;
   return {.num_partials = kNumSlices, .row_tiles = blocks < num_sms ? 1 : 2};
 }

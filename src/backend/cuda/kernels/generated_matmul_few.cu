@@ -99,7 +99,7 @@ __global__ void few_rows_kernel(MatmulArgs args) {
     }
   }
 
-  // [warp][16 rows][2 tokens]; the memory of stages that every warp is done with.
+  // [warp][16 rows][2 tokens]
   __shared__ float sums[2 * kWarps][kTileRows][kFewRows];
   if (lane % 4 == 0) {
     sums[warp][lane / 4][0] = sum[0];

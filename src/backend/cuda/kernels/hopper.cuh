@@ -20,33 +20,6 @@ struct Barrier {
   __device__ void arrive_and_expect(uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
   }
-  // Arrives when the copy_async of this thread so far have landed; counts as one of the expected arrivals.
-  __device__ void arrive_after_copies() {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address()) : "memory");
-  }
-  // Arrives at the same barrier of another block of the cluster, after all that the thread wrote there.
-  __device__ void arrive_at(uint32_t block) {
-    asm volatile(
-        "{\n"
-        ".reg .b32 there;\n"
-        "mapa.shared::cluster.u32 there, %0, %1;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
-        "}" ::"r"(address()),
-        "r"(block)
-        : "memory");
-  }
-  // As wait(), for arrivals from other blocks of the cluster.
-  __device__ void wait_for_cluster(uint32_t parity) {
-    asm volatile(
-        "{\n"
-        ".reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra again;\n"
-        "}" ::"r"(address()),
-        "r"(parity)
-        : "memory");
-  }
   // Waits until the phase of this parity has completed.
   __device__ void wait(uint32_t parity) {
     asm volatile(
@@ -64,40 +37,6 @@ struct Barrier {
 // Makes initialised barriers visible to the copy engine.
 __device__ inline void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-// What threads wrote to shared memory before, copy_async's copies among it, is visible to the matrix unit after this.
-__device__ inline void fence_async_proxy() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-// All threads of all blocks of a cluster: none comes out of the wait before all have arrived.
-__device__ inline void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-}
-__device__ inline void cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-}
-__device__ inline uint32_t rank_in_cluster() {
-  uint32_t rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-// Writes to where `shared` lies in another block of the cluster.
-__device__ inline void store_to_block(uint32_t shared, uint32_t block, float4 value) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "st.shared::cluster.v4.f32 [there], {%2, %3, %4, %5};\n"
-      "}" ::"r"(shared),
-      "r"(block), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
-      : "memory");
-}
-
-// Asks for `bytes` (a multiple of 16) to come to the second-level cache.
-__device__ inline void prefetch_bulk(const void* global, uint32_t bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
 }
 
 // `bytes` (a multiple of 16) from global to shared memory, both aligned to 16.
