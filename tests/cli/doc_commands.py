@@ -16,7 +16,7 @@ from tools.weight_schemes import SCHEMES
 
 FENCE = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`((?:python3? |make |kipp |scripts/|cmake |pip )[^`]*)`")
-FREE_COMMANDS = {"cat", "cmake", "echo", "git", "head", "man"}  # not Kipp's own
+FREE_COMMANDS = {"export", "cat", "cmake", "echo", "git", "head", "man"}  # not Kipp's own
 HelpOf = Callable[[str], str]  # of a subcommand of kipp; "" is the program
 
 
@@ -116,7 +116,7 @@ def check_program(program: str, arguments: list[str], help_of: HelpOf) -> Iterat
         yield from check_make(arguments)
     elif name == "pip":
         yield from check_files(arguments)
-    elif program.startswith("scripts/"):
+    elif program.startswith(("scripts/", "tools/ops/")):
         if not (ROOT / program).is_file():
             yield f"{program}: no such script"
     elif name not in FREE_COMMANDS:

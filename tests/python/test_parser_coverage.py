@@ -19,6 +19,7 @@ LISTED = {path for paths in coverage.PARSERS.values() for path in paths}
 READS = re.compile(r"parse_json\(|MappedFile::open|SafetensorsFile::open|std::ifstream|[^:\w]::read\(|LineReader\b")
 NO_PARSERS = {
     "src/base/machine.cc": "reads what the kernel says about the machine",
+    "src/backend/cuda/limit_probe.cc": "reads what the driver says about itself",
     "src/gates/record.cc": "reads what the kernel says about the machine",
     "src/gates/snapshot.cc": "compares a file's bytes with those that it made",
     "src/cli/chat.cc": "hands each line to the chat commands or to the model",
