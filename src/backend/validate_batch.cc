@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -135,6 +136,51 @@ Result<void> validate_batch(const Batch& batch, const Limits& limits, int32_t nu
   KIPP_TRY(check_spans(batch, limits, num_blocks));
   KIPP_TRY(check_tokens(batch, vocab, num_previous_rows));
   return check_head_rows(batch);
+}
+
+Result<void> validate_limits(std::string_view backend, const Limits& limits, int32_t num_blocks) {
+  if (limits.max_tokens_per_step < 1 || limits.max_sequences < 1 || limits.max_head_rows < 1 || limits.context < 1 ||
+      num_blocks < 1) {
+    return invalid(fmt::format("{}: every limit and the number of KV blocks must be at least 1", backend));
+  }
+  return {};
+}
+
+Result<void> validate_stateless(std::span<const int32_t> tokens, const Limits& limits, int32_t vocab) {
+  if (tokens.empty()) {
+    return invalid("stateless evaluation: expected at least one token");
+  }
+  if (tokens.size() > static_cast<size_t>(limits.context)) {
+    return make_error(ErrorCode::kCapacity, fmt::format("stateless evaluation: {} tokens exceed the context of {}",
+                                                        tokens.size(), limits.context));
+  }
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    if (tokens[t] < 0 || tokens[t] >= vocab) {
+      return invalid(fmt::format("token {}: expected an id in [0, {}), found {}", t, vocab, tokens[t]));
+    }
+  }
+  return {};
+}
+
+Result<void> validate_block(int32_t block, int32_t num_blocks) {
+  if (block < 0 || block >= num_blocks) {
+    return invalid(fmt::format("expected a KV block in [0, {}), found {}", num_blocks, block));
+  }
+  return {};
+}
+
+Result<void> validate_block_copies(std::span<const int32_t> from, std::span<const int32_t> to, int32_t num_blocks) {
+  if (from.size() != to.size()) {
+    return invalid(fmt::format("copying KV blocks: {} sources, {} targets", from.size(), to.size()));
+  }
+  for (size_t i = 0; i < from.size(); ++i) {
+    KIPP_TRY(validate_block(from[i], num_blocks));
+    KIPP_TRY(validate_block(to[i], num_blocks));
+    if (std::ranges::find(from, to[i]) != from.end()) {
+      return invalid(fmt::format("copying KV blocks: block {} is a source and a target", to[i]));
+    }
+  }
+  return {};
 }
 
 }  // namespace kipp

@@ -145,6 +145,8 @@ Result<void> fetch_logits(Model::Impl& model, StepId step, std::span<const Evalu
       LastRow& kept = last[part.run];
       if (is_final) {
         kept.unread = {.step = step, .row = row, .num_rows = num_rows};
+      } else if (rows != nullptr) {
+        kept.logits = (*rows)[part.run].back();
       } else {
         kept.logits.resize(vocab);
         KIPP_TRY(model.backend->logits(step, row, kept.logits));

@@ -141,7 +141,7 @@ def test_a_whole_run_on_the_cpu(demo: Kipp, tmp_path: Path) -> None:
 
 
 def test_the_plot(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which only the plot needs, is not installed")
     record = record_of(decode(400.0, 0.8), prefill(1000.0))
     draw(table(record), record, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")

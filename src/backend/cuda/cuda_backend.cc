@@ -33,29 +33,6 @@ struct Step {
   size_t buffer = 0;  // which of the pinned buffers and events it uses
 };
 
-// An event that is made once.
-class Event {
- public:
-  Event() = default;
-  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
-  Event& operator=(Event&& other) noexcept {
-    std::swap(event_, other.event_);
-    return *this;
-  }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  ~Event() {
-    if (event_ != nullptr) cudaEventDestroy(event_);
-  }
-  Result<void> create() {
-    return check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "creating an event");
-  }
-  cudaEvent_t get() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
 // What load() makes. Order of members: whatever uses memory goes after it.
 struct Loaded {
   Dimensions dims;
@@ -149,10 +126,7 @@ Result<void> CudaBackend::check_memory(const ModelFile& file, const Limits& limi
 }
 
 Result<void> CudaBackend::load(const ModelFile& file, const Limits& limits, int32_t num_blocks) {
-  if (limits.max_tokens_per_step < 1 || limits.max_sequences < 1 || limits.max_head_rows < 1 || limits.context < 1 ||
-      num_blocks < 1) {
-    return invalid("every limit and the number of KV blocks must be at least 1");
-  }
+  KIPP_TRY(validate_limits("cuda", limits, num_blocks));
   loaded_.reset();
   KIPP_ASSIGN(device_, open_device(device_.index));
   KIPP_TRY(check_memory(file, limits, num_blocks));
@@ -180,7 +154,7 @@ Result<void> CudaBackend::load(const ModelFile& file, const Limits& limits, int3
                 .graphs = {}};
   for (size_t i = 0; i < kMaxUncollected; ++i) {
     KIPP_ASSIGN(loaded.host_tables[i], allocate_pinned(step_tables_bytes(limits), "the tables of a step"));
-    KIPP_TRY(loaded.done[i].create());
+    KIPP_ASSIGN(loaded.done[i], Event::create());
   }
   KIPP_CUDA_TRY(cudaDeviceSynchronize(), "loading the model");
   loaded_.emplace(std::move(loaded));
@@ -310,18 +284,7 @@ Result<void> CudaBackend::logits(StepId step, int32_t row, std::span<float> out)
 
 Result<void> CudaBackend::evaluate_stateless(std::span<const int32_t> tokens, const StatelessObserver& observer) {
   KIPP_TRY(enter());
-  if (tokens.empty()) {
-    return invalid("stateless evaluation: expected at least one token");
-  }
-  if (tokens.size() > static_cast<size_t>(loaded_->limits.context)) {
-    return make_error(ErrorCode::kCapacity, fmt::format("stateless evaluation: {} tokens exceed the context of {}",
-                                                        tokens.size(), loaded_->limits.context));
-  }
-  for (size_t t = 0; t < tokens.size(); ++t) {
-    if (tokens[t] < 0 || tokens[t] >= loaded_->dims.vocab) {
-      return invalid(fmt::format("token {}: expected an id in [0, {}), found {}", t, loaded_->dims.vocab, tokens[t]));
-    }
-  }
+  KIPP_TRY(validate_stateless(tokens, loaded_->limits, loaded_->dims.vocab));
   return cuda::evaluate_stateless(context(), loaded_->scheme, tokens, observer, counts_);
 }
 

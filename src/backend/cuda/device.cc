@@ -45,9 +45,24 @@ Stream::~Stream() {
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
+Result<Event> Event::create(uint32_t flags) {
+  cudaEvent_t event = nullptr;
+  KIPP_CUDA_TRY(cudaEventCreateWithFlags(&event, flags), "creating an event");
+  return Event(event);
+}
+
 Result<void> Stream::wait() const {
   return check(cudaStreamSynchronize(stream_), "waiting for the device");
 }
+
+namespace {
+
+// "13.0" of 13000.
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+}  // namespace
 
 Result<Device> open_device(int32_t index) {
   int count = 0;
@@ -87,14 +102,16 @@ Result<Device> open_device(int32_t index) {
   }
   cudaDeviceProp properties{};
   KIPP_CUDA_TRY(cudaGetDeviceProperties(&properties, index), "reading a device's properties");
+  device.name = properties.name;
   int driver = 0;
   int runtime = 0;
   KIPP_CUDA_TRY(cudaDriverGetVersion(&driver), "asking for the driver's version");
   KIPP_CUDA_TRY(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
+  device.driver_cuda = version_text(driver);
+  device.runtime_cuda = version_text(runtime);
   device.description =
-      fmt::format("{}, {} multiprocessors, compute capability {}.{}, driver for CUDA {}.{}, runtime {}.{}",
-                  properties.name, device.num_sms, device.major, device.minor, driver / 1000, driver % 1000 / 10,
-                  runtime / 1000, runtime % 1000 / 10);
+      fmt::format("{}, {} multiprocessors, compute capability {}.{}, driver for CUDA {}, runtime {}", device.name,
+                  device.num_sms, device.major, device.minor, device.driver_cuda, device.runtime_cuda);
   size_t total = 0;
   KIPP_CUDA_TRY(cudaMemGetInfo(&device.free_bytes, &total), "asking for free memory");
   return device;

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -94,13 +95,38 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
+class Event {
+ public:
+  Event() = default;  // none
+  // flags: cudaEventDefault for one that takes the time.
+  static Result<Event> create(uint32_t flags = cudaEventDisableTiming);
+  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  Event& operator=(Event&& other) noexcept {
+    std::swap(event_, other.event_);
+    return *this;
+  }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  ~Event() {
+    if (event_ != nullptr) cudaEventDestroy(event_);
+  }
+
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  explicit Event(cudaEvent_t event) : event_(event) {}
+  cudaEvent_t event_ = nullptr;
+};
+
 // What a backend must know of its device.
 struct Device {
   int32_t index = 0;
   int32_t num_sms = 0;
   int32_t major = 0, minor = 0;
   size_t free_bytes = 0;
-  std::string description;  // name, compute capability, driver and runtime
+  std::string name;
+  std::string driver_cuda, runtime_cuda;  // versions of CUDA, "13.0"
+  std::string description;                // all of these but the free memory, in words
 
   bool has_wgmma() const { return major == 9 && minor == 0; }
   bool can_overlap() const { return major >= 9; }

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include "backend/validate_batch.h"
 
 namespace kipp::cuda {
 namespace {
@@ -22,14 +22,6 @@ Result<KvPool> KvPool::create(const Dimensions& dimensions, int32_t num_blocks) 
   return KvPool(std::move(memory), dimensions.num_layers, num_blocks);
 }
 
-Result<void> KvPool::check_block(int32_t block) const {
-  if (block >= 0 && block < num_blocks_) {
-    return {};
-  }
-  return make_error(ErrorCode::kInvalidArgument,
-                    fmt::format("KV block: expected 0 to {}, found {}", num_blocks_ - 1, block));
-}
-
 // One copy for each layer: the pitch of a two-dimensional one ends at 2 GiB, which is 16,384 blocks. Strides in
 // elements.
 Result<void> KvPool::copy_layers(uint16_t* to, int64_t to_stride, const uint16_t* from, int64_t from_stride,
@@ -43,18 +35,7 @@ Result<void> KvPool::copy_layers(uint16_t* to, int64_t to_stride, const uint16_t
 }
 
 Result<void> KvPool::copy(std::span<const int32_t> from, std::span<const int32_t> to, cudaStream_t stream) {
-  if (from.size() != to.size()) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("copying KV blocks: {} sources for {} targets", from.size(), to.size()));
-  }
-  for (size_t i = 0; i < from.size(); ++i) {
-    KIPP_TRY(check_block(from[i]));
-    KIPP_TRY(check_block(to[i]));
-    if (std::ranges::find(from, to[i]) != from.end()) {
-      return make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("copying KV blocks: block {} is a source and a target", to[i]));
-    }
-  }
+  KIPP_TRY(validate_block_copies(from, to, num_blocks_));
   for (size_t i = 0; i < from.size(); ++i) {
     KIPP_TRY(copy_layers(block(to[i]), layer_stride(), block(from[i]), layer_stride(), stream));
   }
@@ -62,14 +43,14 @@ Result<void> KvPool::copy(std::span<const int32_t> from, std::span<const int32_t
 }
 
 Result<void> KvPool::read(int32_t index, KvBlock& out, cudaStream_t stream) const {
-  KIPP_TRY(check_block(index));
+  KIPP_TRY(validate_block(index, num_blocks_));
   out.values.resize(static_cast<size_t>(num_layers_) * static_cast<size_t>(kKvBlockElements));
   KIPP_TRY(copy_layers(out.values.data(), kKvBlockElements, block(index), layer_stride(), stream));
   return check(cudaStreamSynchronize(stream), "reading a KV block");
 }
 
 Result<void> KvPool::write(int32_t index, const KvBlock& in, cudaStream_t stream) {
-  KIPP_TRY(check_block(index));
+  KIPP_TRY(validate_block(index, num_blocks_));
   const size_t expected = static_cast<size_t>(num_layers_) * static_cast<size_t>(kKvBlockElements);
   if (in.values.size() != expected) {
     return make_error(ErrorCode::kInvalidArgument,

@@ -30,7 +30,6 @@ class KvPool {
  private:
   KvPool(DeviceMemory memory, int32_t num_layers, int32_t num_blocks)
       : memory_(std::move(memory)), num_layers_(num_layers), num_blocks_(num_blocks) {}
-  Result<void> check_block(int32_t block) const;
   Result<void> copy_layers(uint16_t* to, int64_t to_stride, const uint16_t* from, int64_t from_stride,
                            cudaStream_t stream) const;
   uint16_t* block(int32_t index) const { return data() + index * kKvBlockElements; }

@@ -21,29 +21,10 @@ constexpr size_t kProductBytes = 2 * kMatrixBytes + size_t{kSide} * kSide * size
 constexpr size_t kMostBytes = size_t{4} << 30;  // 80 times the L2 cache of an H200
 constexpr int32_t kPasses = 5;
 
-class TimingEvent {
- public:
-  static Result<TimingEvent> create() {
-    cudaEvent_t event = nullptr;
-    KIPP_CUDA_TRY(cudaEventCreate(&event), "creating an event");
-    return TimingEvent(event);
-  }
-  TimingEvent(TimingEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
-  TimingEvent& operator=(TimingEvent&&) = delete;
-  ~TimingEvent() {
-    if (event_ != nullptr) cudaEventDestroy(event_);
-  }
-  cudaEvent_t get() const { return event_; }
-
- private:
-  explicit TimingEvent(cudaEvent_t event) : event_(event) {}
-  cudaEvent_t event_;
-};
-
 struct Parts {
   Device device;
   Stream stream;
-  TimingEvent begin, end;
+  Event begin, end;
   DeviceMemory buffer, sink;
   CUtensorMap map;  // of the activations, where the device has a use for it
   MachineFacts facts;
@@ -137,11 +118,6 @@ Result<uint64_t> CudaLimitProbe::bytes_in_use() const {
   return uint64_t{used - std::min(used, parts_.buffer.bytes() + parts_.sink.bytes())};
 }
 
-// "13.0" of 13000.
-std::string version_text(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
-
 // The driver's own version, which the runtime does not tell: empty where the system does not either.
 std::string driver_version() {
   std::string version;
@@ -152,26 +128,22 @@ std::string driver_version() {
 Result<MachineFacts> facts_of(const Device& device, size_t probe_bytes) {
   cudaDeviceProp properties{};
   KIPP_CUDA_TRY(cudaGetDeviceProperties(&properties, device.index), "reading a device's properties");
-  int driver = 0;
-  int runtime = 0;
-  KIPP_CUDA_TRY(cudaDriverGetVersion(&driver), "asking for the driver's version");
-  KIPP_CUDA_TRY(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
   const std::string capability = fmt::format("{}.{}", device.major, device.minor);
-  Json fields = Json::object({{"name", Json::string(properties.name)},
+  Json fields = Json::object({{"name", Json::string(device.name)},
                               {"index", Json::number(int64_t{device.index})},
                               {"sms", Json::number(int64_t{device.num_sms})},
                               {"compute_capability", Json::string(capability)},
                               {"memory_bytes", Json::number(static_cast<int64_t>(properties.totalGlobalMem))},
                               {"l2_cache_bytes", Json::number(int64_t{properties.l2CacheSize})},
-                              {"driver_cuda", Json::string(version_text(driver))},
-                              {"runtime_cuda", Json::string(version_text(runtime))}});
+                              {"driver_cuda", Json::string(device.driver_cuda)},
+                              {"runtime_cuda", Json::string(device.runtime_cuda)}});
   if (const std::string version = driver_version(); !version.empty()) {
     fields.set("driver", Json::string(version));
   }
   return MachineFacts{
       .fields = Json::object({{"device", std::move(fields)}}),
-      .words = fmt::format("{} (device {}, {} SMs, compute capability {}), CUDA {}, driver's {}", properties.name,
-                           device.index, device.num_sms, capability, version_text(runtime), version_text(driver)),
+      .words = fmt::format("{} (device {}, {} SMs, compute capability {}), CUDA {}, driver's {}", device.name,
+                           device.index, device.num_sms, capability, device.runtime_cuda, device.driver_cuda),
       .has_memory = true,
       .probe_bytes = probe_bytes,
       .mapped_bytes = 0};
@@ -198,8 +170,8 @@ Result<std::unique_ptr<LimitProbe>> create_cuda_probe(const BackendOptions& opti
   KIPP_ASSIGN(const Device device, open_device(options.device));
   KIPP_ASSIGN(const size_t bytes, choose_bytes(device));
   KIPP_ASSIGN(Stream stream, Stream::create());
-  KIPP_ASSIGN(TimingEvent begin, TimingEvent::create());
-  KIPP_ASSIGN(TimingEvent end, TimingEvent::create());
+  KIPP_ASSIGN(Event begin, Event::create(cudaEventDefault));
+  KIPP_ASSIGN(Event end, Event::create(cudaEventDefault));
   KIPP_ASSIGN(DeviceMemory buffer, allocate_device(bytes, "measuring the device"));
   KIPP_ASSIGN(DeviceMemory sink, allocate_device(sizeof(uint32_t), "measuring the device"));
   KIPP_ASSIGN(MachineFacts facts, facts_of(device, bytes));

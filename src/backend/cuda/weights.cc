@@ -134,28 +134,17 @@ class Uploader {
     } catch (const std::system_error& error) {
       return make_error(ErrorCode::kCapacity, fmt::format("cuda: no threads to copy weights with: {}", error.what()));
     }
-    for (cudaEvent_t& event : uploader.travelled_) {
-      KIPP_CUDA_TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+    for (Event& event : uploader.travelled_) {
+      KIPP_ASSIGN(event, Event::create());
     }
     return uploader;
   }
-  Uploader(Uploader&& other) noexcept
-      : file_(other.file_),
-        progress_(other.progress_),
-        stream_(std::move(other.stream_)),
-        pinned_(std::move(other.pinned_)),
-        pool_(std::move(other.pool_)),
-        size_(other.size_) {
-    std::swap(travelled_, other.travelled_);
-  }
+  Uploader(Uploader&& other) noexcept = default;
   Uploader& operator=(Uploader&&) = delete;
   Uploader(const Uploader&) = delete;
   Uploader& operator=(const Uploader&) = delete;
   ~Uploader() {
     if (stream_.get() != nullptr) cudaStreamSynchronize(stream_.get());
-    for (cudaEvent_t event : travelled_) {
-      if (event != nullptr) cudaEventDestroy(event);
-    }
   }
 
   Result<void> copy(const WeightView& view, void* to) {
@@ -163,11 +152,11 @@ class Uploader {
     for (uint64_t done = 0; done < view.bytes;) {
       const size_t count = std::min<uint64_t>(kPinnedBytes, view.bytes - done);
       std::byte* buffer = pinned_.data() + turn_ * kPinnedBytes;
-      KIPP_CUDA_TRY(cudaEventSynchronize(travelled_[turn_]), "uploading weights");
+      KIPP_CUDA_TRY(cudaEventSynchronize(travelled_[turn_].get()), "uploading weights");
       fill(buffer, file_.bytes().subspan(view.offset + done, count));
       KIPP_CUDA_TRY(cudaMemcpyAsync(device + done, buffer, count, cudaMemcpyHostToDevice, stream_.get()),
                     "uploading weights");
-      KIPP_CUDA_TRY(cudaEventRecord(travelled_[turn_], stream_.get()), "uploading weights");
+      KIPP_CUDA_TRY(cudaEventRecord(travelled_[turn_].get(), stream_.get()), "uploading weights");
       turn_ ^= 1U;
       done += count;
       uploaded_ += count;
@@ -194,7 +183,7 @@ class Uploader {
   Stream stream_;
   PinnedMemory pinned_;
   std::unique_ptr<ThreadPool> pool_;
-  cudaEvent_t travelled_[2] = {};
+  Event travelled_[2];
   size_t turn_ = 0;
   uint64_t uploaded_ = 0;
   uint64_t size_ = 0;

@@ -89,10 +89,7 @@ Result<MemoryPlan> HostBackend::plan(const ModelFile& file, const Limits& limits
 }
 
 Result<void> HostBackend::load(const ModelFile& file, const Limits& limits, int32_t num_blocks) {
-  if (limits.max_tokens_per_step < 1 || limits.max_sequences < 1 || limits.max_head_rows < 1 || limits.context < 1 ||
-      num_blocks < 1) {
-    return invalid(fmt::format("{}: every limit and the number of KV blocks must be at least 1", name_));
-  }
+  KIPP_TRY(validate_limits(name_, limits, num_blocks));
   KIPP_ASSIGN(const MemoryPlan memory, plan(file, limits));
   const size_t pool_bytes = memory.kv_block_bytes * static_cast<size_t>(num_blocks);
   if (memory.workspace_bytes + pool_bytes > memory.available_bytes) {
@@ -219,19 +216,7 @@ Result<void> HostBackend::logits(StepId step, int32_t row, std::span<float> out)
 
 Result<void> HostBackend::evaluate_stateless(std::span<const int32_t> tokens, const StatelessObserver& observer) {
   KIPP_TRY(check_loaded());
-  if (tokens.empty()) {
-    return invalid("stateless evaluation: expected at least one token");
-  }
-  if (tokens.size() > static_cast<size_t>(loaded_->limits.context)) {
-    return make_error(ErrorCode::kCapacity, fmt::format("stateless evaluation: {} tokens exceed the context of {}",
-                                                        tokens.size(), loaded_->limits.context));
-  }
-  for (size_t t = 0; t < tokens.size(); ++t) {
-    if (tokens[t] < 0 || tokens[t] >= loaded_->model.dimensions.vocab) {
-      return invalid(
-          fmt::format("token {}: expected an id in [0, {}), found {}", t, loaded_->model.dimensions.vocab, tokens[t]));
-    }
-  }
+  KIPP_TRY(validate_stateless(tokens, loaded_->limits, loaded_->model.dimensions.vocab));
   return host::evaluate_stateless(loaded_->model, tokens, round_kv_, *ops_, observer);
 }
 

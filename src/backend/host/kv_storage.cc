@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/validate_batch.h"
 #include "base/bf16.h"
 #include "base/seeded_fault.h"
 
@@ -39,27 +40,8 @@ KvLayerView KvStorage::layer(int32_t layer) {
           .type = type_};
 }
 
-Result<void> KvStorage::check_block(int32_t block) const {
-  if (block < 0 || block >= num_blocks_) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("expected a KV block in [0, {}), found {}", num_blocks_, block));
-  }
-  return {};
-}
-
 Result<void> KvStorage::copy(std::span<const int32_t> from, std::span<const int32_t> to) {
-  if (from.size() != to.size()) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("copying KV blocks: {} sources, {} targets", from.size(), to.size()));
-  }
-  for (size_t i = 0; i < from.size(); ++i) {
-    KIPP_TRY(check_block(from[i]));
-    KIPP_TRY(check_block(to[i]));
-    if (std::find(from.begin(), from.end(), to[i]) != from.end()) {
-      return make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("copying KV blocks: block {} is a source and a target", to[i]));
-    }
-  }
+  KIPP_TRY(validate_block_copies(from, to, num_blocks_));
   const size_t num_bytes = seeded(Fault::kBlockCopyHalf) ? block_bytes_ / 2 : block_bytes_;
   for (size_t i = 0; i < from.size(); ++i) {
     std::memcpy(memory_.data() + static_cast<size_t>(to[i]) * block_bytes_,
@@ -69,7 +51,7 @@ Result<void> KvStorage::copy(std::span<const int32_t> from, std::span<const int3
 }
 
 Result<void> KvStorage::read(int32_t block, KvBlock& out) const {
-  KIPP_TRY(check_block(block));
+  KIPP_TRY(validate_block(block, num_blocks_));
   if (type_ != KvType::kBf16) {
     return make_error(ErrorCode::kUnsupported, "reading a KV block: the pool holds FP32, the canonical form is bf16");
   }
@@ -79,7 +61,7 @@ Result<void> KvStorage::read(int32_t block, KvBlock& out) const {
 }
 
 Result<void> KvStorage::write(int32_t block, const KvBlock& in) {
-  KIPP_TRY(check_block(block));
+  KIPP_TRY(validate_block(block, num_blocks_));
   if (in.values.size() != block_elements_) {
     return make_error(ErrorCode::kInvalidArgument, fmt::format("writing a KV block: expected {} values, found {}",
                                                                block_elements_, in.values.size()));

@@ -33,8 +33,6 @@ class KvStorage {
   Result<void> write(int32_t block, const KvBlock& in);
 
  private:
-  Result<void> check_block(int32_t block) const;
-
   AlignedBuffer<std::byte> memory_;
   int32_t num_blocks_ = 0;
   int32_t num_layers_ = 0;

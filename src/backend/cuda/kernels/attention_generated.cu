@@ -436,13 +436,7 @@ cudaError_t attention_generated(const AttentionGeneratedArgs& args, const Launch
   if (args.max_context <= 0 || args.num_rows > args.workspace_rows) {
     return cudaErrorInvalidValue;
   }
-  switch (args.num_query_heads) {
-    case 2 * kNumKvHeads: return launch_group<2>(args, context);
-    case 4 * kNumKvHeads: return launch_group<4>(args, context);
-    case 5 * kNumKvHeads: return launch_group<5>(args, context);
-    case 8 * kNumKvHeads: return launch_group<8>(args, context);
-    default: return cudaErrorInvalidValue;
-  }
+  return for_query_group(args.num_query_heads, [&](auto group) { return launch_group<group.value>(args, context); });
 }
 
 }  // namespace kipp::cuda

@@ -371,13 +371,7 @@ bool has_attention_prompt_sm90() {
 }
 
 cudaError_t attention_prompt_sm90(const AttentionPromptArgs& args, const LaunchContext& context) {
-  switch (args.num_query_heads) {
-    case 2 * kNumKvHeads: return launch_group<2>(args, context);
-    case 4 * kNumKvHeads: return launch_group<4>(args, context);
-    case 5 * kNumKvHeads: return launch_group<5>(args, context);
-    case 8 * kNumKvHeads: return launch_group<8>(args, context);
-    default: return cudaErrorInvalidValue;
-  }
+  return for_query_group(args.num_query_heads, [&](auto group) { return launch_group<group.value>(args, context); });
 }
 
 }  // namespace kipp::cuda

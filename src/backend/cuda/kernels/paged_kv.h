@@ -1,7 +1,10 @@
 // One layer of the KV pool as attention's kernels read it.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
+#include <type_traits>
 
 #include "base/block_positions.h"
 #include "kipp_checkpoints.h"
@@ -17,6 +20,19 @@ struct PagedKv {
   const int32_t* block_tables;  // [num_sequences][table_stride]
   int32_t table_stride;
 };
+
+// Calls call(std::integral_constant<int, g>) for the number g of query heads that share a KV head, one of those that a
+// checkpoint has: kernels are compiled for each. cudaErrorInvalidValue for any other number of heads.
+template <typename Call>
+cudaError_t for_query_group(int32_t num_query_heads, const Call& call) {
+  switch (num_query_heads) {
+    case 2 * kNumKvHeads: return call(std::integral_constant<int, 2>{});
+    case 4 * kNumKvHeads: return call(std::integral_constant<int, 4>{});
+    case 5 * kNumKvHeads: return call(std::integral_constant<int, 5>{});
+    case 8 * kNumKvHeads: return call(std::integral_constant<int, 8>{});
+    default: return cudaErrorInvalidValue;
+  }
+}
 
 inline constexpr int32_t kKvHeadElements = kBlockPositions * kHeadDim;     // one head's keys in a block
 inline constexpr int32_t kKvValuesOffset = kNumKvHeads * kKvHeadElements;  // from its keys to its values
