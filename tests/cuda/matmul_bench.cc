@@ -1,9 +1,13 @@
 // How fast the products run: GB/s of weights for generated rows, TFLOP/s for prompt rows. Weights rotate among copies
 // so that they come from memory, not from the cache.
 #include <cstdio>
+#include <cstring>
 
+#include "backend/cuda/kernels/generated_matmul_cluster.h"
+#include "backend/cuda/kernels/generated_matmul_variants.h"
 #include "backend/cuda/kernels/matmul.h"
 #include "backend/cuda/kernels/pack_weights.h"
+#include "backend/cuda/kernels/swiglu.h"
 #include "cuda/device_array.h"
 
 namespace kipp::cuda {
@@ -92,7 +96,7 @@ struct Input {
 
 MatmulArgs args_for(const DeviceMatrix& matrix, const Input& x, const DeviceArray<float>& out, int32_t num_rows) {
   return {.matrix = matrix,
-          .x = {x.get(), x.get(), matrix.padded_columns},
+          .x = {x.get(), x.get() + 64 * matrix.padded_columns, matrix.padded_columns},
           .to = {.out = out.get(),
                  .partial_stride = int64_t{num_rows} * matrix.rows,
                  .stride = matrix.rows,
@@ -126,52 +130,150 @@ void run(const char* name, int32_t rows, int32_t columns, bool prompts) {
   }
 }
 
+// What of a plan is to be another than planned; 0: as planned.
+struct Variant {
+  const char* name;
+  bool many = false;  // the kernel that leaves partial sums, and the one that gates them
+  int32_t mates = 0, blocks_per_sm = 0, most_stages = 0, row_tiles = 0, tokens = 0;
+};
+
+GeneratedPlan plan_for(const DeviceMatrix& matrix, int32_t num_rows, const Variant& variant) {
+  if (variant.many) return plan_many_rows(matrix, kSms);
+  GeneratedPlan plan = plan_generated_matmul(matrix, num_rows, kSms);
+  ClusterPlan& cluster = plan.cluster;
+  if (cluster.num_clusters == 0) return plan;
+  const ClusterPlan planned = cluster;
+  if (variant.tokens > 0) cluster.tokens = variant.tokens;
+  if (variant.row_tiles > 0) cluster.row_tiles = std::min(variant.row_tiles, cluster_most_row_tiles(cluster.tokens));
+  if (variant.mates > 0) cluster.mates = variant.mates;
+  if (variant.blocks_per_sm > 0) cluster.blocks_per_sm = variant.blocks_per_sm;
+  if (variant.most_stages > 0) cluster.most_stages = variant.most_stages;
+  cluster.num_clusters =
+      planned.num_clusters * planned.mates * cluster.blocks_per_sm / (planned.blocks_per_sm * cluster.mates);
+  return plan;
+}
+
 // The four products of a layer, one after the other, each waiting for the one before as in a model.
-void run_layer(const char* name, int32_t hidden, int32_t query_width, int32_t qkv_width, int32_t ffn) {
-  for (const WeightType type : {WeightType::kBf16, WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
-    const std::vector<Weights> products = [&] {
-      std::vector<Weights> made;
-      made.emplace_back(type, qkv_width, hidden);
-      made.emplace_back(type, hidden, query_width);
-      made.emplace_back(type, 2 * ffn, hidden);
-      made.emplace_back(type, hidden, ffn);
-      return made;
-    }();
-    double bytes = 0;
+struct Layer {
+  std::vector<Weights> products;
+  Input x;
+  int32_t ffn;
+  double bytes = 0;
+  DeviceArray<float> out;
+  DeviceArray<__half> activated;
+
+  Layer(WeightType type, int32_t hidden, int32_t query_width, int32_t qkv_width, int32_t ffn_width)
+      : x(std::max(ffn_width, query_width)),
+        ffn(ffn_width),
+        out(static_cast<size_t>(int64_t{2 * ffn_width} * 64 * kNumSlices)),
+        activated(static_cast<size_t>(padded(ffn_width, kPaddedColumns) * 128)) {
+    products.emplace_back(type, qkv_width, hidden);
+    products.emplace_back(type, hidden, query_width);
+    products.emplace_back(type, 2 * ffn, hidden);
+    products.emplace_back(type, hidden, ffn);
     for (const Weights& weights : products) bytes += bytes_of(weights.copies.front());
-    const Input x(std::max(ffn, query_width));
-    const DeviceArray<float> out(static_cast<size_t>(int64_t{2 * ffn} * 64 * kNumSlices));
-    const DeviceArray<__half> activated(static_cast<size_t>(padded(ffn, kPaddedColumns) * 128));
-    for (const int32_t num_rows : {1, 2, 4, 8, 16, 32, 64}) {
-      const auto call = [&](int32_t i, const LaunchContext& context) {
-        const auto& copies = products[static_cast<size_t>(i % 4)].copies;
-        const DeviceMatrix& matrix = copies[static_cast<size_t>(i / 4) % copies.size()];
-        MatmulArgs args = args_for(matrix, x, out, num_rows);
-        const GeneratedPlan plan = plan_generated_matmul(matrix, num_rows, kSms);
-        if (i % 4 == 2 && plan.num_partials == 1) {
-          args.swiglu = true;
-          args.to = {.high = activated.get(),
-                     .low = activated.get() + padded(ffn, kPaddedColumns) * 64,
-                     .stride = static_cast<int32_t>(padded(ffn, kPaddedColumns)),
-                     .width = ffn};
-        }
-        return generated_matmul(args, plan, context);
-      };
-      const float us = 4 * time_us(4 * 24, call);
-      std::printf("%-10s type %d %5d rows: %8.2f us a layer, %7.0f GB/s\n", name, static_cast<int>(type), num_rows, us,
-                  bytes / us * 1e-3);
+  }
+
+  float time(int32_t num_rows, const Variant& variant) const {
+    return 4 * time_us(4 * 24, [&](int32_t i, const LaunchContext& context) {
+             const auto& copies = products[static_cast<size_t>(i % 4)].copies;
+             return multiply(copies[static_cast<size_t>(i / 4) % copies.size()], i % 4 == 2, num_rows, variant,
+                             context);
+           });
+  }
+
+ private:
+  cudaError_t multiply(const DeviceMatrix& matrix, bool gates, int32_t num_rows, const Variant& variant,
+                       const LaunchContext& context) const {
+    MatmulArgs args = args_for(matrix, x, out, num_rows);
+    const GeneratedPlan plan = plan_for(matrix, num_rows, variant);
+    const auto stride = static_cast<int32_t>(padded(ffn, kPaddedColumns));
+    __half* low = activated.get() + int64_t{stride} * 64;
+    if (gates && plan.num_partials == 1) {
+      args.swiglu = true;
+      args.to = {.high = activated.get(), .low = low, .stride = stride, .width = ffn};
+    }
+    const cudaError_t error = generated_matmul(args, plan, context);
+    if (!gates || plan.num_partials == 1 || error != cudaSuccess) return error;
+    return swiglu({args.to.out, args.to.partial_stride, plan.num_partials, args.to.stride, activated.get(), low,
+                   num_rows, ffn, stride},
+                  {context.stream, true});
+  }
+};
+
+void run_layer(const char* name, int32_t hidden, int32_t query_width, int32_t qkv_width, int32_t ffn,
+               std::initializer_list<int32_t> rows, std::initializer_list<Variant> variants) {
+  for (const WeightType type : {WeightType::kBf16, WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
+    const Layer layer(type, hidden, query_width, qkv_width, ffn);
+    for (const int32_t num_rows : rows) {
+      for (const Variant& variant : variants) {
+        const float us = layer.time(num_rows, variant);
+        std::printf("%-10s type %d %5d rows, %-20s %8.2f us a layer, %7.0f GB/s\n", name, static_cast<int>(type),
+                    num_rows, variant.name, us, layer.bytes / us * 1e-3);
+      }
     }
   }
+}
+
+// The shapes of the cluster kernel, one product after the other.
+void run_shapes(const char* name, int32_t rows, int32_t columns, WeightType type) {
+  const Weights weights(type, rows, columns);
+  const auto count = static_cast<int32_t>(weights.copies.size());
+  const Input x(columns);
+  const DeviceArray<float> out(static_cast<size_t>(int64_t{rows} * 64 * kNumSlices));
+  const auto measure = [&](int32_t num_rows, const Variant& variant) {
+    const float us = time_us(2 * count, [&](int32_t i, const LaunchContext& context) {
+      const DeviceMatrix& matrix = weights.copies[static_cast<size_t>(i % count)];
+      return generated_matmul(args_for(matrix, x, out, num_rows), plan_for(matrix, num_rows, variant), context);
+    });
+    const ClusterPlan plan = plan_for(weights.copies.front(), num_rows, variant).cluster;
+    std::printf(
+        "%-10s type %d %3d rows, %-8s %2d tokens, %d tiles, %d mates, %d a multiprocessor, %3d clusters: %8.2f us "
+        "%6.0f GB/s\n",
+        name, static_cast<int>(type), num_rows, variant.name, plan.tokens, plan.row_tiles, plan.mates,
+        plan.blocks_per_sm, plan.num_clusters, us, bytes_of(weights.copies.front()) / us * 1e-3);
+  };
+  for (const int32_t num_rows : {16, 32, 64}) {
+    measure(num_rows, {.name = "many", .many = true});
+    measure(num_rows, {.name = "planned"});
+    for (int32_t row_tiles = 1; row_tiles <= cluster_most_row_tiles(num_rows); ++row_tiles) {
+      for (const int32_t mates : {1, 2}) measure(num_rows, {.name = "shape", .mates = mates, .row_tiles = row_tiles});
+    }
+  }
+}
+
+void run_layers(std::initializer_list<int32_t> rows, std::initializer_list<Variant> variants) {
+  run_layer("4B layer", 2560, 4096, 6144, 9728, rows, variants);
+  run_layer("0.6B layer", 1024, 2048, 4096, 3072, rows, variants);
 }
 
 }  // namespace
 }  // namespace kipp::cuda
 
-int main() {
+// layer: only the products of a layer, one kernel beside the other; shapes: those of the cluster kernel.
+int main(int count, char** arguments) {
+  using kipp::WeightType;
   using kipp::cuda::run;
-  using kipp::cuda::run_layer;
-  run_layer("4B layer", 2560, 4096, 6144, 9728);
-  run_layer("0.6B layer", 1024, 2048, 4096, 3072);
+  std::setvbuf(stdout, nullptr, _IOLBF, 1 << 12);  // what is printed is seen even if the rest is not
+  const char* what = count > 1 ? arguments[1] : "";
+  if (std::strcmp(what, "layer") == 0) {
+    kipp::cuda::run_layers({16, 32, 64}, {{.name = "partial sums", .many = true},
+                                          {.name = "clusters"},
+                                          {.name = "no mates", .mates = 1},
+                                          {.name = "one block an SM", .blocks_per_sm = 1},
+                                          {.name = "three stages", .most_stages = 3}});
+    return 0;
+  }
+  if (std::strcmp(what, "shapes") == 0) {
+    for (const WeightType type : {WeightType::kBf16, WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
+      kipp::cuda::run_shapes("4B qkv", 6144, 2560, type);
+      kipp::cuda::run_shapes("4B out", 2560, 4096, type);
+      kipp::cuda::run_shapes("4B gateup", 19456, 2560, type);
+      kipp::cuda::run_shapes("4B down", 2560, 9728, type);
+    }
+    return 0;
+  }
+  kipp::cuda::run_layers({1, 2, 4, 8, 16, 32, 64}, {{.name = ""}});
   for (const bool prompts : {false, true}) {
     run("4B qkv", 6144, 2560, prompts);
     run("4B out", 2560, 4096, prompts);

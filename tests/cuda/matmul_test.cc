@@ -2,9 +2,13 @@
 #include "backend/cuda/kernels/matmul.h"
 
 #include <cmath>
+#include <cstring>
 #include <span>
+#include <string>
 #include <utility>
 
+#include "backend/cuda/kernels/generated_matmul_cluster.h"
+#include "backend/cuda/kernels/generated_matmul_variants.h"
 #include "backend/cuda/kernels/swiglu.h"
 #include "backend/cuda/scales.h"
 #include "cuda/packed_matrix.h"
@@ -26,15 +30,19 @@ class CudaMatmulTest : public CudaTest {
     CudaTest::SetUp();
     if (!IsSkipped()) {
       cudaDeviceGetAttribute(&major_, cudaDevAttrComputeCapabilityMajor, 0);
+      cudaDeviceGetAttribute(&minor_, cudaDevAttrComputeCapabilityMinor, 0);
     }
   }
 
   // [num_rows][rows], sums of slices added up as the readers do. What lies between and behind the rows must stay as it
   // is.
   static std::vector<float> generated(const PackedMatrix& packed, const SplitActivations& x, int32_t num_rows) {
+    return generated(packed, x, num_rows, plan_generated_matmul(packed.matrix, num_rows, kSms));
+  }
+  static std::vector<float> generated(const PackedMatrix& packed, const SplitActivations& x, int32_t num_rows,
+                                      const GeneratedPlan& plan) {
     const int32_t width = packed.matrix.rows;
     const int32_t stride = width + 3;
-    const GeneratedPlan plan = plan_generated_matmul(packed.matrix, num_rows, kSms);
     const int64_t partial_stride = int64_t{num_rows + 2} * stride;
     const DeviceArray<float> out(std::vector<float>(static_cast<size_t>(partial_stride * plan.num_partials), poison()));
     MatmulArgs args = generated_args(packed.matrix, x, num_rows);
@@ -68,6 +76,10 @@ class CudaMatmulTest : public CudaTest {
 
   // high + low of the gated activation, [num_rows][rows / 2]: by the product itself or from the sums that it leaves.
   static std::vector<float> gated(const PackedMatrix& packed, const SplitActivations& x, int32_t num_rows) {
+    return gated(packed, x, num_rows, plan_generated_matmul(packed.matrix, num_rows, kSms));
+  }
+  static std::vector<float> gated(const PackedMatrix& packed, const SplitActivations& x, int32_t num_rows,
+                                  const GeneratedPlan& plan) {
     constexpr uint16_t kPoison = 0x7EAD;
     const int32_t width = packed.matrix.rows / 2;
     const int32_t stride = width + 8;
@@ -76,7 +88,6 @@ class CudaMatmulTest : public CudaTest {
     const DeviceArray<uint16_t> low(std::vector<uint16_t>(count, kPoison));
     auto* first = reinterpret_cast<__half*>(high.get());
     auto* second = reinterpret_cast<__half*>(low.get());
-    const GeneratedPlan plan = plan_generated_matmul(packed.matrix, num_rows, kSms);
     MatmulArgs args = generated_args(packed.matrix, x, num_rows);
     const int64_t partial_stride = int64_t{num_rows} * 2 * width;
     const DeviceArray<float> partials(static_cast<size_t>(partial_stride * plan.num_partials));
@@ -163,7 +174,10 @@ class CudaMatmulTest : public CudaTest {
     }
   }
 
+  bool has_clusters() const { return major_ == 9 && minor_ == 0; }
+
   int major_ = 0;
+  int minor_ = 0;
 };
 
 TEST_F(CudaMatmulTest, GeneratedRowsMatchDoublePrecision) {
@@ -194,6 +208,101 @@ TEST_F(CudaMatmulTest, AGeneratedRowDoesNotDependOnItsMates) {
         for (size_t i = 0; i < some.size(); ++i) {
           ASSERT_EQ(some[i], all[i]) << "type " << static_cast<int>(type) << ", " << num_rows << " rows, element " << i;
         }
+      }
+    }
+  }
+}
+
+// Every shape of the cluster kernel, with more clusters than units and with so few that each has several rounds.
+std::vector<GeneratedPlan> cluster_plans() {
+  std::vector<GeneratedPlan> plans;
+  for (const int32_t tokens : {16, 32, 64}) {
+    for (int32_t row_tiles = 1; row_tiles <= cluster_most_row_tiles(tokens); ++row_tiles) {
+      for (const int32_t mates : {1, 2}) {
+        for (const int32_t num_clusters : {1 + row_tiles % 3, 1000}) {
+          plans.push_back({.cluster = {.tokens = tokens,
+                                       .row_tiles = row_tiles,
+                                       .mates = mates,
+                                       .blocks_per_sm = tokens == 64 ? 1 : 2,
+                                       .most_stages = num_clusters == 1000 ? 12 : 2,
+                                       .num_clusters = num_clusters}});
+        }
+      }
+    }
+  }
+  return plans;
+}
+
+std::string described(WeightType type, int32_t num_rows, const GeneratedPlan& plan) {
+  return "type " + std::to_string(static_cast<int>(type)) + ", " + std::to_string(num_rows) +
+         " rows: " + std::to_string(plan.cluster.tokens) + " tokens, " + std::to_string(plan.cluster.row_tiles) +
+         " tiles, " + std::to_string(plan.cluster.mates) + " mates, " + std::to_string(plan.cluster.num_clusters) +
+         " clusters";
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+TEST_F(CudaMatmulTest, AllKernelsOfGeneratedRowsAgree) {
+  Draw draw(6);
+  for (const WeightType type : kTypes) {
+    for (const auto& [rows, columns] : {std::pair{130, 256}, {300, 2560}, {1400, 1472}}) {
+      const PackedMatrix packed(draw, type, rows, columns);
+      for (const int32_t num_rows : {3, 8, 9, 24, 47, 64, 70}) {
+        const std::vector<float> x = draw.floats(static_cast<size_t>(num_rows * columns), 2.0F);
+        const SplitActivations split(x, num_rows, columns);
+        const std::vector<float> expected =
+            generated(packed, split, num_rows, {.num_partials = kNumSlices, .row_tiles = 1});
+        std::vector<GeneratedPlan> plans = {{.num_partials = kNumSlices, .row_tiles = 2}};
+        if (major_ >= 9 && can_stream(packed.matrix, num_rows)) {
+          for (const int32_t num_blocks : {3, 1000}) plans.push_back({.num_blocks = num_blocks});
+        }
+        if (has_clusters()) {
+          for (const GeneratedPlan& plan : cluster_plans()) plans.push_back(plan);
+        }
+        for (const GeneratedPlan& plan : plans) {
+          ASSERT_TRUE(same_bits(generated(packed, split, num_rows, plan), expected))
+              << described(type, num_rows, plan) << ", " << plan.num_blocks << " blocks";
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaMatmulTest, ClustersGateAsTheKernelOfPartialSumsDoes) {
+  if (!has_clusters()) GTEST_SKIP() << "the cluster kernel needs compute capability 9.0";
+  Draw draw(7);
+  for (const WeightType type : kTypes) {
+    for (const auto& [rows, columns] : {std::pair{208, 512}, {1040, 1280}}) {
+      const PackedMatrix packed(draw, type, rows, columns);
+      for (const int32_t num_rows : {9, 30, 64, 66}) {
+        const std::vector<float> x = draw.floats(static_cast<size_t>(num_rows * columns), 0.25F);
+        const SplitActivations split(x, num_rows, columns);
+        const std::vector<float> expected =
+            gated(packed, split, num_rows, {.num_partials = kNumSlices, .row_tiles = 1});
+        for (const GeneratedPlan& plan : cluster_plans()) {
+          ASSERT_TRUE(same_bits(gated(packed, split, num_rows, plan), expected)) << described(type, num_rows, plan);
+        }
+      }
+    }
+  }
+}
+
+// Where the kernel exists, products of 9 rows and more must take it: none leaves partial sums.
+TEST_F(CudaMatmulTest, HopperLeavesNoPartialSums) {
+  if (!has_clusters()) GTEST_SKIP() << "the cluster kernel needs compute capability 9.0";
+  for (const WeightType type : kTypes) {
+    for (const auto& [rows, columns] : {std::pair{1024, 3072}, {2560, 9728}, {19456, 2560}, {151936, 5120}}) {
+      const DeviceMatrix matrix{.type = type,
+                                .rows = rows,
+                                .columns = columns,
+                                .padded_rows = static_cast<int32_t>(padded(rows, kPaddedRows)),
+                                .padded_columns = static_cast<int32_t>(padded(columns, kPaddedColumns))};
+      for (int32_t num_rows = 1; num_rows <= 256; ++num_rows) {
+        const GeneratedPlan plan = plan_generated_matmul(matrix, num_rows, kSms);
+        ASSERT_EQ(plan.num_partials, 1) << rows << " × " << columns << ", " << num_rows << " rows";
+        ASSERT_EQ(plan.cluster.num_clusters > 0, !can_stream(matrix, num_rows)) << num_rows << " rows";
       }
     }
   }

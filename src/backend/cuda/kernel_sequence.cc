@@ -19,6 +19,7 @@ KernelClass of_type(KernelClass bf16, WeightType type) {
 
 KernelClass class_of(const GeneratedPlan& plan, WeightType type) {
   if (plan.num_blocks > 0) return of_type(KernelClass::kMatmulStreamBf16, type);
+  if (plan.cluster.num_clusters > 0) return of_type(KernelClass::kMatmulClusterBf16, type);
   return of_type(plan.row_tiles > 0 ? KernelClass::kMatmulManyBf16 : KernelClass::kMatmulFewBf16, type);
 }
 
@@ -183,22 +184,29 @@ bool is_possible(KernelClass kernel, const Device& device, QuantScheme scheme) {
     case KernelClass::kMatmulStreamAffine4: return device.major >= 9 && scheme == QuantScheme::kAffine4Gs32;
     case KernelClass::kMatmulFewQ8: return device.major < 9 && scheme == QuantScheme::kQ8_0;
     case KernelClass::kMatmulFewAffine4: return device.major < 9 && scheme == QuantScheme::kAffine4Gs32;
-    case KernelClass::kMatmulManyQ8:
+    case KernelClass::kMatmulClusterBf16: return device.has_wgmma();
+    case KernelClass::kMatmulClusterQ8: return device.has_wgmma() && scheme == QuantScheme::kQ8_0;
+    case KernelClass::kMatmulClusterAffine4: return device.has_wgmma() && scheme == QuantScheme::kAffine4Gs32;
+    case KernelClass::kMatmulManyBf16:
+    case KernelClass::kSwiglu:
+    case KernelClass::kSumPartials: return !device.has_wgmma();
+    case KernelClass::kMatmulManyQ8: return !device.has_wgmma() && scheme == QuantScheme::kQ8_0;
+    case KernelClass::kMatmulManyAffine4: return !device.has_wgmma() && scheme == QuantScheme::kAffine4Gs32;
     case KernelClass::kDequantizeQ8: return scheme == QuantScheme::kQ8_0;
-    case KernelClass::kMatmulManyAffine4:
     case KernelClass::kDequantizeAffine4: return scheme == QuantScheme::kAffine4Gs32;
     default: return true;
   }
 }
 
 const char* kernel_name(KernelClass kernel) {
-  constexpr std::array kNames = {"embedding",          "rotary_angles",       "residual_norm",
-                                 "matmul_stream_bf16", "matmul_stream_q8_0",  "matmul_stream_affine4_gs32",
-                                 "matmul_few_bf16",    "matmul_few_q8_0",     "matmul_few_affine4_gs32",
-                                 "matmul_many_bf16",   "matmul_many_q8_0",    "matmul_many_affine4_gs32",
-                                 "matmul_prompt",      "dequantize_q8_0",     "dequantize_affine4_gs32",
-                                 "query_key_value",    "attention_generated", "attention_prompt",
-                                 "swiglu_partials",    "sum_partials",        "sample",
+  constexpr std::array kNames = {"embedding",           "rotary_angles",       "residual_norm",
+                                 "matmul_stream_bf16",  "matmul_stream_q8_0",  "matmul_stream_affine4_gs32",
+                                 "matmul_few_bf16",     "matmul_few_q8_0",     "matmul_few_affine4_gs32",
+                                 "matmul_cluster_bf16", "matmul_cluster_q8_0", "matmul_cluster_affine4_gs32",
+                                 "matmul_many_bf16",    "matmul_many_q8_0",    "matmul_many_affine4_gs32",
+                                 "matmul_prompt",       "dequantize_q8_0",     "dequantize_affine4_gs32",
+                                 "query_key_value",     "attention_generated", "attention_prompt",
+                                 "swiglu_partials",     "sum_partials",        "sample",
                                  "stateless_attention"};
   static_assert(kNames.size() == static_cast<size_t>(KernelClass::kCount));
   return kernel == KernelClass::kCount ? "nothing" : kNames[static_cast<size_t>(kernel)];

@@ -25,14 +25,18 @@ GeneratedPlan plan_generated_matmul(const DeviceMatrix& matrix, int32_t num_rows
   if (capability >= 90 && can_stream(matrix, num_rows)) {
     return {.num_partials = 1, .num_blocks = plan_stream_blocks(matrix, num_rows, num_sms)};
   }
+  if (capability == 90) {
+    const ClusterPlan cluster = plan_cluster(matrix, num_rows, num_sms);
+    if (cluster.num_clusters > 0) return {.num_partials = 1, .cluster = cluster};
+  }
   if (capability < 90 && num_rows <= kFewRows) return {.num_partials = 1};
-  const int32_t blocks = matrix.padded_rows / (kTileRows * kManyWarps * 2) * kNumSlices;
-  return {.num_partials = kNumSlices, .row_tiles = blocks < num_sms ? 1 : 2};
+  return plan_many_rows(matrix, num_sms);
 }
 
 cudaError_t generated_matmul(const MatmulArgs& given, GeneratedPlan plan, const LaunchContext& context) {
   MatmulArgs args = given;
   if (args.matrix.type == WeightType::kAffine4Gs32) args.out_scale *= kAffine4SumScale;
+  if (plan.cluster.num_clusters > 0) return generated_matmul_cluster(args, plan.cluster, context);
   if (plan.num_blocks > 0) return generated_matmul_stream(args, plan.num_blocks, context);
   if (plan.num_partials == 1) return few_rows_matmul(args, context);
   return args.swiglu ? cudaErrorInvalidValue : many_rows_matmul(args, plan.row_tiles, context);

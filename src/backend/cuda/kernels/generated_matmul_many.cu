@@ -170,6 +170,11 @@ cudaError_t many_rows(const MatmulArgs& args, int32_t row_tiles, const LaunchCon
 
 }  // namespace
 
+GeneratedPlan plan_many_rows(const DeviceMatrix& matrix, int32_t num_sms) {
+  const int32_t blocks = matrix.padded_rows / (kTileRows * kManyWarps * 2) * kNumSlices;
+  return {.num_partials = kNumSlices, .row_tiles = blocks < num_sms ? 1 : 2};
+}
+
 cudaError_t many_rows_matmul(const MatmulArgs& args, int32_t row_tiles, const LaunchContext& context) {
   switch (args.matrix.type) {
     case WeightType::kBf16: return many_rows<WeightType::kBf16>(args, row_tiles, context);

@@ -10,6 +10,7 @@ inline constexpr int32_t kFewRows = 2;  // that few_rows_matmul takes
 // mma.sync, up to kFewRows rows: every warp walks one slice of 16 weight rows by itself.
 cudaError_t few_rows_matmul(const MatmulArgs& args, const LaunchContext& context);
 // mma.sync, any number of rows: the warps of a block share the activations. Leaves kNumSlices sums.
+GeneratedPlan plan_many_rows(const DeviceMatrix& matrix, int32_t num_sms);
 cudaError_t many_rows_matmul(const MatmulArgs& args, int32_t row_tiles, const LaunchContext& context);
 inline constexpr int32_t kManyWarps = 4;  // of its blocks, each with row_tiles tiles of rows
 
@@ -17,5 +18,10 @@ inline constexpr int32_t kManyWarps = 4;  // of its blocks, each with row_tiles 
 bool can_stream(const DeviceMatrix& matrix, int32_t num_rows);
 int32_t plan_stream_blocks(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms);
 cudaError_t generated_matmul_stream(const MatmulArgs& args, int32_t num_blocks, const LaunchContext& context);
+
+// mma.sync of compute capability 9.0, any number of rows: the slices' blocks add their sums up among themselves.
+// num_clusters is 0 where the device cannot hold the kernel.
+ClusterPlan plan_cluster(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms);
+cudaError_t generated_matmul_cluster(const MatmulArgs& args, const ClusterPlan& plan, const LaunchContext& context);
 
 }  // namespace kipp::cuda

@@ -20,6 +20,39 @@ struct Barrier {
   __device__ void arrive_and_expect(uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
   }
+  // Arrives at the same barrier of another block of the cluster, which may then overwrite what this thread has read.
+  __device__ void arrive_at(uint32_t block) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+        "}" ::"r"(address()),
+        "r"(block)
+        : "memory");
+  }
+  // The same after all that the thread wrote there, which costs a fence; whoever reads it waits by wait_for_written().
+  __device__ void arrive_written_at(uint32_t block) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
+        "}" ::"r"(address()),
+        "r"(block)
+        : "memory");
+  }
+  __device__ void wait_for_written(uint32_t parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again;\n"
+        "}" ::"r"(address()),
+        "r"(parity)
+        : "memory");
+  }
   // Waits until the phase of this parity has completed.
   __device__ void wait(uint32_t parity) {
     asm volatile(
@@ -39,6 +72,25 @@ __device__ inline void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+// All threads of all blocks of a cluster: none comes out of the wait before all have arrived.
+__device__ inline void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+}
+__device__ inline void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+// Writes to where `shared` lies in another block of the cluster.
+__device__ inline void store_to_block(uint32_t shared, uint32_t block, float2 value) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "st.shared::cluster.v2.f32 [there], {%2, %3};\n"
+      "}" ::"r"(shared),
+      "r"(block), "f"(value.x), "f"(value.y)
+      : "memory");
+}
+
 // `bytes` (a multiple of 16) from global to shared memory, both aligned to 16.
 __device__ inline void copy_bulk(uint32_t shared, const void* global, uint32_t bytes, const Barrier& barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
@@ -53,6 +105,26 @@ __device__ inline void copy_box(uint32_t shared, const CUtensorMap& map, int32_t
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
           shared),
       "l"(&map), "r"(column), "r"(row), "r"(barrier.address())
+      : "memory");
+}
+
+// The same into each block of the cluster whose bit of `blocks` is set, at the same place, and on its barrier.
+__device__ inline void copy_box_to_blocks(uint32_t shared, const CUtensorMap& map, int32_t column, int32_t row,
+                                          const Barrier& barrier, uint32_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier.address()), "h"(static_cast<uint16_t>(blocks))
+      : "memory");
+}
+
+// The box of a three-dimensional tensor map that begins at (0, column, row).
+__device__ inline void copy_records(uint32_t shared, const CUtensorMap& map, int32_t column, int32_t row,
+                                    const Barrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::
+          "r"(shared),
+      "l"(&map), "r"(0), "r"(column), "r"(row), "r"(barrier.address())
       : "memory");
 }
 

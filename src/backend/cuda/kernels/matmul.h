@@ -43,12 +43,23 @@ struct MatmulArgs {
   bool swiglu;
 };
 
+// Of the kernel whose blocks work in clusters: which of its shapes, and what it is launched with.
+struct ClusterPlan {
+  int32_t tokens = 0;         // that a unit of work has room for: 16, 32 or 64
+  int32_t row_tiles = 0;      // of a warp
+  int32_t mates = 1;          // 1 or 2 blocks that share activations
+  int32_t blocks_per_sm = 1;  // that the shared memory is divided among
+  int32_t most_stages = 12;   // of a block's ring
+  int32_t num_clusters = 0;   // 0: another kernel
+};
+
 // How the kernels for generated rows share a matrix's work out. Bits do not depend on it.
 struct GeneratedPlan {
   int32_t num_partials = 1;  // 1, or kNumSlices: `out` holds that many sums, to be added up in order
   // The rest is for generated_matmul() itself: which kernel, and how wide. At most one is not 0.
   int32_t row_tiles = 0;  // of a warp
   int32_t num_blocks = 0;
+  ClusterPlan cluster = {};
 };
 GeneratedPlan plan_generated_matmul(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms);
 

@@ -5,6 +5,7 @@
 #include "backend/cuda/kernels/hopper.cuh"
 #include "backend/cuda/kernels/matmul.h"
 #include "backend/cuda/kernels/matmul_epilogue.cuh"
+#include "backend/cuda/kernels/tensor_map.h"
 #include "backend/cuda/kernels/wgmma.cuh"
 
 namespace kipp::cuda {
@@ -203,21 +204,7 @@ cudaError_t prompt_matmul_wgmma(const MatmulArgs& args, const CUtensorMap& x_map
 }
 
 CUresult make_activation_map(CUtensorMap& map, const __half* x, int32_t rows, int32_t stride) {
-  using Encode = decltype(&cuTensorMapEncodeTiled);
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found) !=
-          cudaSuccess ||
-      found != cudaDriverEntryPointSuccess) {
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(stride), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(stride) * 2};
-  const cuuint32_t box[2] = {kTileColumns, kMapRows};
-  const cuuint32_t steps[2] = {1, 1};
-  return reinterpret_cast<Encode>(entry)(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<__half*>(x), sizes,
-                                         strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                         CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return make_row_map(map, x, rows, stride, kMapRows);
 }
 
 }  // namespace kipp::cuda

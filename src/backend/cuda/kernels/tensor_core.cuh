@@ -96,6 +96,12 @@ __device__ inline void add_scaled(float (&sum)[4], const float (&part)[4], float
   sum[3] = __fmaf_rn(part[3], high_scale, sum[3]);
 }
 
+// part += part16 / 16: what AFFINE4's odd pieces hold 16 times.
+__device__ inline void add_sixteenth(float (&part)[4], const float (&part16)[4]) {
+#pragma unroll
+  for (int32_t i = 0; i < 4; ++i) part[i] = __fmaf_rn(part16[i], 0.0625F, part[i]);
+}
+
 // sum += w · x over a group of 32 columns, x in `terms` FP16 terms. x_sum: sum_of_group() of tokens 2t and 2t + 1 of
 // the tile; only AFFINE4 reads it.
 template <WeightType type, int32_t terms>
@@ -114,34 +120,63 @@ __device__ inline void multiply_group(float (&sum)[4], const WeightFragment& w, 
     float part16[4] = {};  // odd pieces hold 16 times their quants
     multiply_pieces<terms>(part, w, 0, 2, {x.high.x, x.high.z}, {x.low.x, x.low.z});
     multiply_pieces<terms>(part16, w, 1, 3, {x.high.y, x.high.w}, {x.low.y, x.low.w});
-#pragma unroll
-    for (int32_t i = 0; i < 4; ++i) part[i] = __fmaf_rn(part16[i], 0.0625F, part[i]);
+    add_sixteenth(part, part16);
     add_scaled(sum, part, w.low_scale, w.high_scale);
     const float x_sums[4] = {x_sum.x, x_sum.y, x_sum.x, x_sum.y};
     add_scaled(sum, x_sums, w.low_bias, w.high_bias);
   }
 }
 
-// What a lane needs of a group of 32 columns of a tile. tile: of quantised weights, as weight_tiles.h says; scales:
-// those of this lane's rows.
+// What a lane needs of a group of 32 columns of a tile, as it lies there.
 template <WeightType type>
-__device__ inline WeightFragment quantized_fragment(const std::byte* tile, const std::byte* scales, int32_t group) {
+struct PackedFragment {
+  uint4 low, high;  // rows g and g + 8
+};
+template <>
+struct PackedFragment<WeightType::kQ8_0> {
+  uint4 quants;
+  uint32_t scales;
+};
+template <>
+struct PackedFragment<WeightType::kAffine4Gs32> {
+  uint2 quants;
+  uint2 scales;
+};
+
+// tile: of quantised weights, as weight_tiles.h says; scales: those of this lane's rows.
+template <WeightType type>
+__device__ inline PackedFragment<type> quantized_words(const std::byte* tile, const std::byte* scales, int32_t group) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-  WeightFragment w{};
   if constexpr (type == WeightType::kQ8_0) {
-    const auto quants = *reinterpret_cast<const uint4*>(tile + (group * 32 + lane) * 16);
-    q8_to_half({quants.x, quants.y}, w.low_row);
-    q8_to_half({quants.z, quants.w}, w.high_row);
-    const auto pair = *reinterpret_cast<const __half2*>(scales + group * 4);
+    return {*reinterpret_cast<const uint4*>(tile + (group * 32 + lane) * 16),
+            *reinterpret_cast<const uint32_t*>(scales + group * 4)};
+  } else {
+    return {*reinterpret_cast<const uint2*>(tile + lane * 16 + group * 8),
+            *reinterpret_cast<const uint2*>(scales + group * 8)};
+  }
+}
+
+template <WeightType type>
+__device__ inline WeightFragment unpacked(const PackedFragment<type>& packed) {
+  WeightFragment w{};
+  if constexpr (type == WeightType::kBf16) {
+    w = {.low_row = {packed.low.x, packed.low.y, packed.low.z, packed.low.w},
+         .high_row = {packed.high.x, packed.high.y, packed.high.z, packed.high.w},
+         .low_scale = 1.0F,
+         .high_scale = 1.0F,
+         .low_bias = 0.0F,
+         .high_bias = 0.0F};
+  } else if constexpr (type == WeightType::kQ8_0) {
+    q8_to_half({packed.quants.x, packed.quants.y}, w.low_row);
+    q8_to_half({packed.quants.z, packed.quants.w}, w.high_row);
+    const auto pair = *reinterpret_cast<const __half2*>(&packed.scales);
     w.low_scale = __low2float(pair);
     w.high_scale = __high2float(pair);
   } else {
-    const auto quants = *reinterpret_cast<const uint2*>(tile + lane * 16 + group * 8);
-    affine4_to_half(quants.x, w.low_row);
-    affine4_to_half(quants.y, w.high_row);
-    const auto words = *reinterpret_cast<const uint2*>(scales + group * 8);
-    const auto low = *reinterpret_cast<const __half2*>(&words.x);
-    const auto high = *reinterpret_cast<const __half2*>(&words.y);
+    affine4_to_half(packed.quants.x, w.low_row);
+    affine4_to_half(packed.quants.y, w.high_row);
+    const auto low = *reinterpret_cast<const __half2*>(&packed.scales.x);
+    const auto high = *reinterpret_cast<const __half2*>(&packed.scales.y);
     w.low_scale = __low2float(low);
     w.low_bias = __high2float(low);
     w.high_scale = __low2float(high);
@@ -150,16 +185,15 @@ __device__ inline WeightFragment quantized_fragment(const std::byte* tile, const
   return w;
 }
 
+template <WeightType type>
+__device__ inline WeightFragment quantized_fragment(const std::byte* tile, const std::byte* scales, int32_t group) {
+  return unpacked<type>(quantized_words<type>(tile, scales, group));
+}
+
 // The same of FP16 weights: this lane's piece of row g, and `distance` bytes on that of row g + 8.
 __device__ inline WeightFragment fp16_fragment(const std::byte* piece, int32_t distance) {
-  const auto low = *reinterpret_cast<const uint4*>(piece);
-  const auto high = *reinterpret_cast<const uint4*>(piece + distance);
-  return {.low_row = {low.x, low.y, low.z, low.w},
-          .high_row = {high.x, high.y, high.z, high.w},
-          .low_scale = 1.0F,
-          .high_scale = 1.0F,
-          .low_bias = 0.0F,
-          .high_bias = 0.0F};
+  return unpacked<WeightType::kBf16>(
+      {*reinterpret_cast<const uint4*>(piece), *reinterpret_cast<const uint4*>(piece + distance)});
 }
 
 // One warp's tiles of 16 rows on their way to registers. Each lane copies what it itself will need, so that no other
