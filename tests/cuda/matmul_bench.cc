@@ -135,6 +135,7 @@ struct Variant {
   const char* name;
   bool many = false;  // the kernel that leaves partial sums, and the one that gates them
   int32_t mates = 0, blocks_per_sm = 0, most_stages = 0, row_tiles = 0, tokens = 0;
+  bool async = false;
 };
 
 GeneratedPlan plan_for(const DeviceMatrix& matrix, int32_t num_rows, const Variant& variant) {
@@ -145,6 +146,7 @@ GeneratedPlan plan_for(const DeviceMatrix& matrix, int32_t num_rows, const Varia
   const ClusterPlan planned = cluster;
   if (variant.tokens > 0) cluster.tokens = variant.tokens;
   if (variant.row_tiles > 0) cluster.row_tiles = std::min(variant.row_tiles, cluster_most_row_tiles(cluster.tokens));
+  cluster.async = variant.async;
   if (variant.mates > 0) cluster.mates = variant.mates;
   if (variant.blocks_per_sm > 0) cluster.blocks_per_sm = variant.blocks_per_sm;
   if (variant.most_stages > 0) cluster.most_stages = variant.most_stages;
@@ -261,7 +263,8 @@ int main(int count, char** arguments) {
                                           {.name = "clusters"},
                                           {.name = "no mates", .mates = 1},
                                           {.name = "one block an SM", .blocks_per_sm = 1},
-                                          {.name = "three stages", .most_stages = 3}});
+                                          {.name = "three stages", .most_stages = 3},
+                                          {.name = "asynchronous sums", .async = true}});
     return 0;
   }
   if (std::strcmp(what, "shapes") == 0) {

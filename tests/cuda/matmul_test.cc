@@ -225,6 +225,7 @@ std::vector<GeneratedPlan> cluster_plans() {
                                        .mates = mates,
                                        .blocks_per_sm = tokens == 64 ? 1 : 2,
                                        .most_stages = num_clusters == 1000 ? 12 : 2,
+                                       .async = (row_tiles + mates + num_clusters) % 2 == 0,
                                        .num_clusters = num_clusters}});
         }
       }

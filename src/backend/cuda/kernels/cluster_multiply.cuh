@@ -227,10 +227,16 @@ __device__ void send_sums(const float (&sum)[S::kWarpRowTiles][S::kWarpTokenTile
     const uint32_t place = shared_address(block.exchange + (block.slice * S::kItems + first_item) * 32 + lane);
 #pragma unroll
     for (int32_t r = 0; r < S::kWarpRowTiles; ++r) {
-      store_to_block(place + static_cast<uint32_t>(r * S::kHalvesOfBlock * 32 * 8), to,
-                     {sum[r][n / 2][n % 2], sum[r][n / 2][n % 2 + 2]});
+      const uint32_t at = place + static_cast<uint32_t>(r * S::kHalvesOfBlock * 32 * 8);
+      const float2 value = {sum[r][n / 2][n % 2], sum[r][n / 2][n % 2 + 2]};
+      if (block.work.async) {
+        store_to_block(at, to, value, block.barriers.sums_full);
+      } else {
+        store_to_block(at, to, value);
+      }
     }
   }
+  if (block.work.async) return;
   __syncwarp();
   if (lane < kNumSlices) block.barriers.sums_full.arrive_written_at(block.rank(lane));
 }

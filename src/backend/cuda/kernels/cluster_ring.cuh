@@ -60,6 +60,7 @@ struct ClusterWork {
   int32_t num_units;  // of a cluster: each `mates` units of weight rows
   int32_t mates;
   int32_t stages;
+  bool async;     // sums are sent by asynchronous stores
   uint32_t zero;  // which the compiler does not know to be one (see in_registers)
 };
 
@@ -176,6 +177,10 @@ struct ClusterCopier {
       block.barriers.empty[at.ring.stage].wait(at.ring.parity ^ 1U);
       copy_weights(at);
       copy_activations(at);
+    }
+    // Another block must not arrive at the barriers of one that is gone.
+    for (int32_t s = 0; s < block.work.stages; ++s, at.ring.advance(block.work, block.num_clusters)) {
+      block.barriers.empty[at.ring.stage].wait(at.ring.parity ^ 1U);
     }
   }
 };

@@ -24,7 +24,11 @@ __device__ void store_unit(const ClusterBlock<S>& block, int32_t unit, uint32_t 
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32 - kClusterWarps;
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   const int32_t row = S::kType == WeightType::kBf16 ? row_of_lane(lane / 4) : lane / 4;
+  const bool is_last = unit + block.num_clusters >= block.work.num_units;
   block.barriers.sums_full.wait_for_written(parity);
+  if (block.work.async && !is_last && threadIdx.x == 32 * kClusterWarps) {
+    block.barriers.sums_full.arrive_and_expect(S::kExchangeBytes);
+  }
 #pragma unroll 2
   for (int32_t item = warp; item < S::kItems; item += kFinishingWarps) {
     const int32_t half = block.slice * S::kHalvesOfBlock + item % S::kHalvesOfBlock;
@@ -40,7 +44,8 @@ __device__ void store_unit(const ClusterBlock<S>& block, int32_t unit, uint32_t 
     store_rows(block.args, token, block.first_tile(unit) + item / S::kHalvesOfBlock, row, total.x, total.y);
   }
   __syncwarp();
-  if (lane < kNumSlices) block.barriers.sums_empty.arrive_at(block.rank(lane));
+  // After the last unit nobody waits for it, so the other block may be gone.
+  if (!is_last && lane < kNumSlices) block.barriers.sums_empty.arrive_at(block.rank(lane));
 }
 
 // Sums of the activations of each token and group of a stage: [group][column of the token].
@@ -120,16 +125,19 @@ __global__ void __launch_bounds__(kClusterThreads, S::kBlocksPerSm)
       barriers.summed[s].init(kFinishingWarps);
       barriers.empty[s].init(static_cast<uint32_t>(kClusterWarps * work.mates));
     }
-    barriers.sums_full.init(kNumSlices * kClusterWarps);
+    barriers.sums_full.init(work.async ? 1 : kNumSlices * kClusterWarps);
     barriers.sums_empty.init(kNumSlices * kFinishingWarps);
     fence_barrier_init();
-    copier.begin();
+    if (work.async) barriers.sums_full.arrive_and_expect(S::kExchangeBytes);
   }
-  __syncthreads();
+  __syncwarp();
   cluster_arrive();
   start_next();
+  if (copies) copier.begin();
+  __syncwarp();
   cluster_wait();
   wait_for_previous();
+  // A block waits for all that others write or arrive at in its shared memory, so none outlives another that needs it.
   if (copies) {
     copier.finish();
   } else if (warp < kClusterWarps) {
@@ -137,10 +145,6 @@ __global__ void __launch_bounds__(kClusterThreads, S::kBlocksPerSm)
   } else if (warp < kClusterWarps + kFinishingWarps) {
     finish_units(block);
   }
-  // Others of the cluster may still arrive at this block's barriers.
-  __syncwarp();
-  cluster_arrive();
-  cluster_wait();
 #else
   __trap();  // chosen by the device, so code for it must be there: an error, not a result of nothing
 #endif
@@ -187,6 +191,7 @@ cudaError_t run_cluster(const MatmulArgs& args, const ClusterPlan& plan, const L
                    .num_units = 0,
                    .mates = plan.mates,
                    .stages = ring_stages<S>(plan),
+                   .async = plan.async,
                    .zero = 0};
   const int32_t rows = S::kRowTiles * plan.mates;
   work.num_units = (args.matrix.padded_rows / kTileRows + rows - 1) / rows * work.num_token_groups;

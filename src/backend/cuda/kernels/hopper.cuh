@@ -72,9 +72,10 @@ __device__ inline void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// All threads of all blocks of a cluster: none comes out of the wait before all have arrived.
+// All threads of all blocks of a cluster: none comes out of the wait before all have arrived. Makes barriers visible
+// that fence_barrier_init() was called for, nothing else.
 __device__ inline void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
 __device__ inline void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
@@ -88,6 +89,19 @@ __device__ inline void store_to_block(uint32_t shared, uint32_t block, float2 va
       "st.shared::cluster.v2.f32 [there], {%2, %3};\n"
       "}" ::"r"(shared),
       "r"(block), "f"(value.x), "f"(value.y)
+      : "memory");
+}
+
+// The same, but it is the barrier there that learns of it: 8 of the bytes that it expects.
+__device__ inline void store_to_block(uint32_t shared, uint32_t block, float2 value, const Barrier& barrier) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there, barrier;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mapa.shared::cluster.u32 barrier, %2, %1;\n"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [there], {%3, %4}, [barrier];\n"
+      "}" ::"r"(shared),
+      "r"(block), "r"(barrier.address()), "f"(value.x), "f"(value.y)
       : "memory");
 }
 

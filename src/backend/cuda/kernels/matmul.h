@@ -50,6 +50,7 @@ struct ClusterPlan {
   int32_t mates = 1;          // 1 or 2 blocks that share activations
   int32_t blocks_per_sm = 1;  // that the shared memory is divided among
   int32_t most_stages = 12;   // of a block's ring
+  bool async = false;         // sums are sent by asynchronous stores
   int32_t num_clusters = 0;   // 0: another kernel
 };
 
