@@ -53,8 +53,9 @@ template <typename S>
 __device__ void sum_activations(const ClusterBlock<S>& block, const RingPosition& at) {
   block.barriers.full[at.stage].wait(at.parity);
   std::byte* stage = block.stage(at.stage);
-  for (int32_t i = static_cast<int32_t>(threadIdx.x) - 32 * kClusterWarps; i < 2 * S::kTokens;
-       i += 32 * kFinishingWarps) {
+  // Which warp has most to do changes from stage to stage.
+  const int32_t warp = (static_cast<int32_t>(threadIdx.x) / 32 - kClusterWarps + at.k) % kFinishingWarps;
+  for (int32_t i = 32 * warp + static_cast<int32_t>(threadIdx.x) % 32; i < 2 * S::kTokens; i += 32 * kFinishingWarps) {
     const int32_t token = i % S::kTokens;
     float part[4];
 #pragma unroll
@@ -100,8 +101,8 @@ __global__ void __launch_bounds__(kClusterThreads, S::kBlocksPerSm)
     cluster_matmul_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ ClusterMaps maps,
                           const __grid_constant__ ClusterWork work) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ std::byte unaligned[];
-  std::byte* stages = unaligned + (kStageAlignment - shared_address(unaligned) % kStageAlignment) % kStageAlignment;
+  extern __shared__ __align__(kStageAlignment) std::byte stages[];
+  if (shared_address(stages) % kStageAlignment != 0) __trap();
   std::byte* exchange = stages + work.stages * S::kStageBytes;
   auto& barriers = *reinterpret_cast<ClusterBarriers*>(exchange + S::kExchangeBytes);
   const int32_t cluster_size = kNumSlices * work.mates;
@@ -153,14 +154,14 @@ __global__ void __launch_bounds__(kClusterThreads, S::kBlocksPerSm)
 template <typename S>
 int32_t ring_stages(const ClusterPlan& plan) {
   const int32_t share = std::min(kSharedOfSm / plan.blocks_per_sm - kReservedOfBlock, kMostOfBlock);
-  const int32_t rest = kStageAlignment + S::kExchangeBytes + static_cast<int32_t>(sizeof(ClusterBarriers));
+  const int32_t rest = S::kExchangeBytes + static_cast<int32_t>(sizeof(ClusterBarriers));
   return std::min({kMostStages, plan.most_stages, (share - rest) / S::kStageBytes});
 }
 
 template <typename S>
 LaunchShape launch_shape(const ClusterPlan& plan) {
-  const int32_t shared = kStageAlignment + ring_stages<S>(plan) * S::kStageBytes + S::kExchangeBytes +
-                         static_cast<int32_t>(sizeof(ClusterBarriers));
+  const int32_t shared =
+      ring_stages<S>(plan) * S::kStageBytes + S::kExchangeBytes + static_cast<int32_t>(sizeof(ClusterBarriers));
   const auto cluster = static_cast<uint32_t>(kNumSlices * plan.mates);
   return {.grid = dim3(static_cast<uint32_t>(plan.num_clusters) * cluster),
           .block = dim3(kClusterThreads),
