@@ -220,25 +220,22 @@ __device__ void send_sums(const float (&sum)[S::kWarpRowTiles][S::kWarpTokenTile
   const int32_t first_row_tile = warp % S::kWarpRows * S::kWarpRowTiles;
   const int32_t first_half = warp / S::kWarpRows * S::kWarpTokenTiles * 2;
 #pragma unroll
-  for (int32_t n = 0; n < 2 * S::kWarpTokenTiles; ++n) {
+  for (int32_t n = 0; n < 2 * S::kWarpTokenTiles; n += S::kHalvesOfItem) {
     const int32_t half = first_half + n;
     const uint32_t to = block.rank(half / S::kHalvesOfBlock);
-    const int32_t first_item = first_row_tile * S::kHalvesOfBlock + half % S::kHalvesOfBlock;
+    const int32_t first_item = first_row_tile * S::kItemsOfTile + half % S::kHalvesOfBlock / S::kHalvesOfItem;
     const uint32_t place = shared_address(block.exchange + (block.slice * S::kItems + first_item) * 32 + lane);
 #pragma unroll
     for (int32_t r = 0; r < S::kWarpRowTiles; ++r) {
-      const uint32_t at = place + static_cast<uint32_t>(r * S::kHalvesOfBlock * 32 * 8);
-      const float2 value = {sum[r][n / 2][n % 2], sum[r][n / 2][n % 2 + 2]};
-      if (block.work.async) {
-        store_to_block(at, to, value, block.barriers.sums_full);
+      const uint32_t at = place + static_cast<uint32_t>(r * S::kItemsOfTile * 32 * sizeof(typename S::Item));
+      const float(&d)[4] = sum[r][n / 2];
+      if constexpr (S::kHalvesOfItem == 1) {
+        store_to_block(at, to, float2{d[n % 2], d[n % 2 + 2]}, block.barriers.sums_full);
       } else {
-        store_to_block(at, to, value);
+        store_to_block(at, to, float4{d[0], d[1], d[2], d[3]}, block.barriers.sums_full);
       }
     }
   }
-  if (block.work.async) return;
-  __syncwarp();
-  if (lane < kNumSlices) block.barriers.sums_full.arrive_written_at(block.rank(lane));
 }
 
 template <typename S>

@@ -2,32 +2,32 @@
 // thread that has the copy engine fill it.
 #pragma once
 
+#include <type_traits>
+
 #include "backend/cuda/kernels/generated_matmul_cluster.h"
 #include "backend/cuda/kernels/hopper.cuh"
 #include "backend/cuda/kernels/tensor_core.cuh"
 
 namespace kipp::cuda {
 
-// Of a block: warps that multiply, that finish, and one that copies. Two for each of a multiprocessor's four quarters:
-// with a ninth, a thread could have a third fewer registers.
-inline constexpr int32_t kClusterWarps = 4;
-inline constexpr int32_t kFinishingWarps = 3;
-inline constexpr int32_t kClusterThreads = 32 * (kClusterWarps + kFinishingWarps + 1);
+inline constexpr int32_t kFinishingWarps = 3;  // of a block, beside those that multiply and one that copies
 inline constexpr int32_t kMostStages = 12;
 inline constexpr int32_t kSharedOfSm = 228 * 1024;
 inline constexpr int32_t kReservedOfBlock = 1024;  // of its share, by the system
 inline constexpr int32_t kMostOfBlock = 227 * 1024;
 inline constexpr int32_t kStageAlignment = 1024;  // what the activations' swizzle repeats after
 
-// A unit is kRowTiles tiles of weight rows and kTokens tokens, divided among warp_rows × 4 / warp_rows warps.
-template <WeightType type, int32_t row_tiles, int32_t token_tiles, int32_t warp_rows>
+// A unit is kRowTiles tiles of weight rows and kTokens tokens, divided among warp_rows × warps / warp_rows warps.
+template <WeightType type, int32_t row_tiles, int32_t token_tiles, int32_t warp_rows, int32_t warps>
 struct ClusterShape {
   static constexpr WeightType kType = type;
+  static constexpr int32_t kWarps = warps;
+  static constexpr int32_t kThreads = 32 * (warps + kFinishingWarps + 1);
   static constexpr int32_t kWarpRowTiles = row_tiles;
   static constexpr int32_t kWarpTokenTiles = token_tiles;
   static constexpr int32_t kWarpRows = warp_rows;
   static constexpr int32_t kRowTiles = row_tiles * warp_rows;
-  static constexpr int32_t kTokenTiles = token_tiles * (kClusterWarps / warp_rows);
+  static constexpr int32_t kTokenTiles = token_tiles * (warps / warp_rows);
   static constexpr int32_t kTokens = 8 * kTokenTiles;
   // Tiles of rows that a warp multiplies at a time: enough sums that do not wait for each other.
   static constexpr int32_t kBatch = type == WeightType::kBf16 || token_tiles < 4 ? 2 : 1;
@@ -42,12 +42,15 @@ struct ClusterShape {
   static constexpr int32_t kStageBytes =
       (kLoadedBytes + kSumBytes + kStageAlignment - 1) / kStageAlignment * kStageAlignment;
 
-  // Half a tile of tokens is what a lane's sums of one of them make up. Each of the four blocks finishes a quarter.
+  // Each of the four blocks finishes a quarter of the tokens: half a tile of them at least, which is half of a lane's
+  // sums of a tile. An item is what a lane sends at a time: of one tile of rows, a tile of tokens or half of one.
   static constexpr int32_t kHalvesOfBlock = 2 * kTokenTiles / kNumSlices;
-  static constexpr int32_t kItems = kRowTiles * kHalvesOfBlock;  // of a float2 for each lane
-  static constexpr int32_t kExchangeBytes = kNumSlices * kItems * 32 * 8;
-  // Accumulators of 64 tokens leave no room for another block's.
-  static constexpr int32_t kBlocksPerSm = kTokens == 64 ? 1 : 2;
+  static constexpr int32_t kHalvesOfItem = kHalvesOfBlock == 1 ? 1 : 2;
+  static constexpr int32_t kItemsOfTile = kHalvesOfBlock / kHalvesOfItem;  // of rows
+  static constexpr int32_t kItems = kRowTiles * kItemsOfTile;
+  using Item = std::conditional_t<kHalvesOfItem == 1, float2, float4>;
+  static constexpr int32_t kExchangeBytes = kNumSlices * kItems * 32 * static_cast<int32_t>(sizeof(Item));
+  static constexpr int32_t kBlocksPerSm = cluster_blocks_per_sm(kTokens);
 };
 
 struct ClusterMaps {
@@ -60,7 +63,6 @@ struct ClusterWork {
   int32_t num_units;  // of a cluster: each `mates` units of weight rows
   int32_t mates;
   int32_t stages;
-  bool async;     // sums are sent by asynchronous stores
   uint32_t zero;  // which the compiler does not know to be one (see in_registers)
 };
 
@@ -68,7 +70,7 @@ struct ClusterBarriers {
   Barrier full[kMostStages];
   Barrier summed[kMostStages];  // AFFINE4: the sums of groups of activations are there
   Barrier empty[kMostStages];
-  Barrier sums_full;   // this block has all slices' sums of its quarter
+  Barrier sums_full;   // all slices' sums of this block's quarter are there
   Barrier sums_empty;  // all blocks have read theirs
 };
 
@@ -99,7 +101,7 @@ struct ClusterBlock {
   const ClusterMaps& maps;
   const ClusterWork& work;
   std::byte* stages;
-  float2* exchange;  // [slice][item][lane]
+  typename S::Item* exchange;  // [slice][item][lane]
   ClusterBarriers& barriers;
   int32_t num_clusters;
   int32_t first_unit;
@@ -166,6 +168,8 @@ struct ClusterCopier {
 
   // What need not wait for the previous kernel.
   __device__ void begin() {
+    prefetch_map(block.maps.high);
+    prefetch_map(block.maps.low);
     for (int32_t s = 0; s < block.work.stages && !at.done(block); ++s, at.advance(block)) copy_weights(at);
   }
   __device__ void finish() {

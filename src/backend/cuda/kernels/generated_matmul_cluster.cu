@@ -24,8 +24,8 @@ int32_t known_most_clusters(WeightType type, const ClusterPlan& plan) {
   static std::atomic<int32_t> known[kDevices][3][3][7][2][2];  // one more than the number; 0: not asked yet
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess || device >= kDevices) return ask_most_clusters(type, plan);
-  std::atomic<int32_t>& entry = known[device][static_cast<size_t>(type)][plan.tokens / 32][plan.row_tiles]
-                                     [plan.mates - 1][plan.blocks_per_sm - 1];
+  std::atomic<int32_t>& entry =
+      known[device][static_cast<size_t>(type)][plan.tokens / 32][plan.row_tiles][plan.mates - 1][plan.warps / 8];
   if (entry == 0) entry = 1 + ask_most_clusters(type, plan);
   return entry - 1;
 }
@@ -47,13 +47,14 @@ struct Candidate {
 // Rounds over the multiprocessors times what a round costs.
 Candidate evaluate(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms, ClusterPlan plan) {
   constexpr int64_t kStagesOfEnds = 3;  // what a round's beginning and end take
+  const int32_t blocks_per_sm = cluster_blocks_per_sm(plan.tokens);
   const int32_t held = known_most_clusters(matrix.type, plan);
-  plan.num_clusters = std::min(held, num_sms * plan.blocks_per_sm / (kNumSlices * plan.mates));
+  plan.num_clusters = std::min(held, num_sms * blocks_per_sm / (kNumSlices * plan.mates));
   if (held == 0 || plan.num_clusters == 0) return {plan, INT64_MAX};
   const int32_t unit_tiles = plan.row_tiles * cluster_warp_rows(plan.tokens);
   const int64_t rows = (matrix.padded_rows / kTileRows + unit_tiles - 1) / unit_tiles;
   const int64_t units = (rows + plan.mates - 1) / plan.mates * ((num_rows + plan.tokens - 1) / plan.tokens);
-  const int64_t at_a_time = std::max(1, plan.num_clusters / plan.blocks_per_sm);
+  const int64_t at_a_time = std::max(1, plan.num_clusters / blocks_per_sm);
   const int64_t rounds = (units + at_a_time - 1) / at_a_time;
   const int64_t stages = matrix.padded_columns / kPaddedColumns + kStagesOfEnds;
   return {plan, rounds * stages * stage_cost(matrix.type, plan, unit_tiles)};
@@ -66,8 +67,7 @@ ClusterPlan plan_cluster(const DeviceMatrix& matrix, int32_t num_rows, int32_t n
   Candidate best{{}, INT64_MAX};
   for (int32_t row_tiles = 1; row_tiles <= cluster_most_row_tiles(tokens); ++row_tiles) {
     for (const int32_t mates : {2, 1}) {
-      const ClusterPlan plan{
-          .tokens = tokens, .row_tiles = row_tiles, .mates = mates, .blocks_per_sm = tokens == 64 ? 1 : 2};
+      const ClusterPlan plan{.tokens = tokens, .row_tiles = row_tiles, .mates = mates, .warps = 4};
       const Candidate candidate = evaluate(matrix, num_rows, num_sms, plan);
       if (candidate.cost < best.cost) best = candidate;
     }

@@ -18,30 +18,41 @@
 
 namespace kipp::cuda {
 
+// Adds an item's sums up, in the slices' order: d as a lane of the matrix unit holds it, or half of that.
+template <typename S>
+__device__ void add_slices(float (&d)[2 * S::kHalvesOfItem], const typename S::Item* first) {
+#pragma unroll
+  for (int32_t slice = 0; slice < kNumSlices; ++slice) {
+    const typename S::Item item = first[slice * S::kItems * 32];
+#pragma unroll
+    for (int32_t i = 0; i < 2 * S::kHalvesOfItem; ++i) {
+      const float next = reinterpret_cast<const float*>(&item)[i];
+      d[i] = slice == 0 ? next : d[i] + next;
+    }
+  }
+}
+
 // A finishing warp's share of the block's quarter of a unit.
 template <typename S>
 __device__ void store_unit(const ClusterBlock<S>& block, int32_t unit, uint32_t parity) {
-  const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32 - kClusterWarps;
+  const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32 - S::kWarps;
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   const int32_t row = S::kType == WeightType::kBf16 ? row_of_lane(lane / 4) : lane / 4;
+  const int32_t first_tile = block.first_tile(unit);
+  const int32_t first_token = block.first_token(unit) + block.slice * S::kHalvesOfBlock * 4 + lane % 4;
   const bool is_last = unit + block.num_clusters >= block.work.num_units;
-  block.barriers.sums_full.wait_for_written(parity);
-  if (block.work.async && !is_last && threadIdx.x == 32 * kClusterWarps) {
-    block.barriers.sums_full.arrive_and_expect(S::kExchangeBytes);
-  }
+  block.barriers.sums_full.wait_for_cluster(parity);
+  if (!is_last && warp == 0 && lane == 0) block.barriers.sums_full.arrive_and_expect(S::kExchangeBytes);
 #pragma unroll 2
   for (int32_t item = warp; item < S::kItems; item += kFinishingWarps) {
-    const int32_t half = block.slice * S::kHalvesOfBlock + item % S::kHalvesOfBlock;
-    const int32_t token = block.first_token(unit) + half * 4 + lane % 4;
-    const float2* from = block.exchange + item * 32 + lane;
-    float2 total = *from;
+    float d[2 * S::kHalvesOfItem];
+    add_slices<S>(d, block.exchange + item * 32 + lane);
 #pragma unroll
-    for (int32_t slice = 1; slice < kNumSlices; ++slice) {
-      const float2 next = from[slice * S::kItems * 32];
-      total = {total.x + next.x, total.y + next.y};
+    for (int32_t half = 0; half < S::kHalvesOfItem; ++half) {
+      const int32_t token = first_token + (item % S::kItemsOfTile * S::kHalvesOfItem + half) * 4;
+      if (token >= block.args.num_rows) continue;
+      store_rows(block.args, token, first_tile + item / S::kItemsOfTile, row, d[half], d[half + S::kHalvesOfItem]);
     }
-    if (token >= block.args.num_rows) continue;
-    store_rows(block.args, token, block.first_tile(unit) + item / S::kHalvesOfBlock, row, total.x, total.y);
   }
   __syncwarp();
   // After the last unit nobody waits for it, so the other block may be gone.
@@ -54,7 +65,7 @@ __device__ void sum_activations(const ClusterBlock<S>& block, const RingPosition
   block.barriers.full[at.stage].wait(at.parity);
   std::byte* stage = block.stage(at.stage);
   // Which warp has most to do changes from stage to stage.
-  const int32_t warp = (static_cast<int32_t>(threadIdx.x) / 32 - kClusterWarps + at.k) % kFinishingWarps;
+  const int32_t warp = (static_cast<int32_t>(threadIdx.x) / 32 - S::kWarps + at.k) % kFinishingWarps;
   for (int32_t i = 32 * warp + static_cast<int32_t>(threadIdx.x) % 32; i < 2 * S::kTokens; i += 32 * kFinishingWarps) {
     const int32_t token = i % S::kTokens;
     float part[4];
@@ -97,7 +108,7 @@ __device__ void finish_units(const ClusterBlock<S>& block) {
 }
 
 template <typename S>
-__global__ void __launch_bounds__(kClusterThreads, S::kBlocksPerSm)
+__global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
     cluster_matmul_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ ClusterMaps maps,
                           const __grid_constant__ ClusterWork work) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -112,24 +123,24 @@ __global__ void __launch_bounds__(kClusterThreads, S::kBlocksPerSm)
                               .maps = maps,
                               .work = work,
                               .stages = stages,
-                              .exchange = reinterpret_cast<float2*>(exchange),
+                              .exchange = reinterpret_cast<typename S::Item*>(exchange),
                               .barriers = barriers,
                               .num_clusters = static_cast<int32_t>(gridDim.x) / cluster_size,
                               .first_unit = static_cast<int32_t>(blockIdx.x) / cluster_size,
                               .slice = rank % kNumSlices,
                               .mate = rank / kNumSlices};
-  const bool copies = threadIdx.x == kClusterThreads - 32;
+  const bool copies = threadIdx.x == S::kThreads - 32;
   ClusterCopier<S> copier{block, CopyPosition<S>(block)};
   if (copies) {
     for (int32_t s = 0; s < work.stages; ++s) {
       barriers.full[s].init(1);
       barriers.summed[s].init(kFinishingWarps);
-      barriers.empty[s].init(static_cast<uint32_t>(kClusterWarps * work.mates));
+      barriers.empty[s].init(static_cast<uint32_t>(S::kWarps * work.mates));
     }
-    barriers.sums_full.init(work.async ? 1 : kNumSlices * kClusterWarps);
+    barriers.sums_full.init(1);
     barriers.sums_empty.init(kNumSlices * kFinishingWarps);
     fence_barrier_init();
-    if (work.async) barriers.sums_full.arrive_and_expect(S::kExchangeBytes);
+    barriers.sums_full.arrive_and_expect(S::kExchangeBytes);
   }
   __syncwarp();
   cluster_arrive();
@@ -141,9 +152,9 @@ __global__ void __launch_bounds__(kClusterThreads, S::kBlocksPerSm)
   // A block waits for all that others write or arrive at in its shared memory, so none outlives another that needs it.
   if (copies) {
     copier.finish();
-  } else if (warp < kClusterWarps) {
+  } else if (warp < S::kWarps) {
     multiply_units(block);
-  } else if (warp < kClusterWarps + kFinishingWarps) {
+  } else if (warp < S::kWarps + kFinishingWarps) {
     finish_units(block);
   }
 #else
@@ -152,19 +163,19 @@ __global__ void __launch_bounds__(kClusterThreads, S::kBlocksPerSm)
 }
 
 template <typename S>
-int32_t ring_stages(const ClusterPlan& plan) {
-  const int32_t share = std::min(kSharedOfSm / plan.blocks_per_sm - kReservedOfBlock, kMostOfBlock);
+constexpr int32_t ring_stages() {
+  const int32_t share = std::min(kSharedOfSm / S::kBlocksPerSm - kReservedOfBlock, kMostOfBlock);
   const int32_t rest = S::kExchangeBytes + static_cast<int32_t>(sizeof(ClusterBarriers));
-  return std::min({kMostStages, plan.most_stages, (share - rest) / S::kStageBytes});
+  return std::min(kMostStages, (share - rest) / S::kStageBytes);
 }
 
 template <typename S>
 LaunchShape launch_shape(const ClusterPlan& plan) {
   const int32_t shared =
-      ring_stages<S>(plan) * S::kStageBytes + S::kExchangeBytes + static_cast<int32_t>(sizeof(ClusterBarriers));
+      ring_stages<S>() * S::kStageBytes + S::kExchangeBytes + static_cast<int32_t>(sizeof(ClusterBarriers));
   const auto cluster = static_cast<uint32_t>(kNumSlices * plan.mates);
   return {.grid = dim3(static_cast<uint32_t>(plan.num_clusters) * cluster),
-          .block = dim3(kClusterThreads),
+          .block = dim3(S::kThreads),
           .shared_bytes = static_cast<size_t>(shared),
           .cluster = cluster};
 }
@@ -191,8 +202,7 @@ cudaError_t run_cluster(const MatmulArgs& args, const ClusterPlan& plan, const L
                    .num_token_groups = (args.num_rows + S::kTokens - 1) / S::kTokens,
                    .num_units = 0,
                    .mates = plan.mates,
-                   .stages = ring_stages<S>(plan),
-                   .async = plan.async,
+                   .stages = ring_stages<S>(),
                    .zero = 0};
   const int32_t rows = S::kRowTiles * plan.mates;
   work.num_units = (args.matrix.padded_rows / kTileRows + rows - 1) / rows * work.num_token_groups;
@@ -211,7 +221,7 @@ int32_t most_clusters_of(const ClusterPlan& plan) {
   ClusterPlan one = plan;
   one.num_clusters = 1;
   const LaunchShape shape = launch_shape<S>(one);
-  if (ring_stages<S>(plan) < 2 ||
+  if (ring_stages<S>() < 2 ||
       cudaFuncSetAttribute(cluster_matmul_kernel<S>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(shape.shared_bytes)) != cudaSuccess) {
     return 0;
@@ -219,9 +229,9 @@ int32_t most_clusters_of(const ClusterPlan& plan) {
   return max_active_clusters(cluster_matmul_kernel<S>, shape);
 }
 
-template <WeightType type, int32_t tokens, int32_t row_tiles>
+template <WeightType type, int32_t tokens, int32_t row_tiles, int32_t warps>
 using ClusterShapeOf =
-    ClusterShape<type, row_tiles, tokens / 8 / (kClusterWarps / cluster_warp_rows(tokens)), cluster_warp_rows(tokens)>;
+    ClusterShape<type, row_tiles, tokens / 8 / (warps / cluster_warp_rows(tokens)), cluster_warp_rows(tokens), warps>;
 
 // visit(shape) of the plan's; `none` where there is no such kernel.
 template <WeightType type, int32_t tokens = 16, int32_t row_tiles = 1, typename Visit, typename Result>
@@ -231,8 +241,13 @@ Result visit_shape(const ClusterPlan& plan, const Visit& visit, Result none) {
   } else if constexpr (row_tiles > cluster_most_row_tiles(tokens)) {
     return visit_shape<type, 2 * tokens, 1>(plan, visit, none);
   } else {
-    if (plan.tokens == tokens && plan.row_tiles == row_tiles) return visit(ClusterShapeOf<type, tokens, row_tiles>{});
-    return visit_shape<type, tokens, row_tiles + 1>(plan, visit, none);
+    if (plan.tokens != tokens || plan.row_tiles != row_tiles) {
+      return visit_shape<type, tokens, row_tiles + 1>(plan, visit, none);
+    }
+    if constexpr (tokens == 64) {
+      if (plan.warps == 8) return visit(ClusterShapeOf<type, tokens, row_tiles, 8>{});
+    }
+    return plan.warps == 4 ? visit(ClusterShapeOf<type, tokens, row_tiles, 4>{}) : none;
   }
 }
 

@@ -5,10 +5,14 @@
 
 namespace kipp::cuda {
 
-// Tiles of weight rows and tokens of a unit, by the tokens that it has room for: `warp_rows` of a block's four warps
-// lie side by side along the rows.
+// Tiles of weight rows and tokens of a unit, by the tokens that it has room for: warp_rows of a block's warps lie
+// side by side along the rows.
 constexpr int32_t cluster_warp_rows(int32_t tokens) {
   return tokens == 16 ? 4 : 2;
+}
+// That many blocks share a multiprocessor.
+constexpr int32_t cluster_blocks_per_sm(int32_t tokens) {
+  return tokens == 64 ? 1 : 2;
 }
 constexpr int32_t cluster_most_row_tiles(int32_t tokens) {
   switch (tokens) {

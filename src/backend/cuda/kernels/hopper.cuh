@@ -31,18 +31,8 @@ struct Barrier {
         "r"(block)
         : "memory");
   }
-  // The same after all that the thread wrote there, which costs a fence; whoever reads it waits by wait_for_written().
-  __device__ void arrive_written_at(uint32_t block) {
-    asm volatile(
-        "{\n"
-        ".reg .b32 there;\n"
-        "mapa.shared::cluster.u32 there, %0, %1;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
-        "}" ::"r"(address()),
-        "r"(block)
-        : "memory");
-  }
-  __device__ void wait_for_written(uint32_t parity) {
+  // As wait(), for what other blocks of the cluster wrote (store_to_block).
+  __device__ void wait_for_cluster(uint32_t parity) {
     asm volatile(
         "{\n"
         ".reg .pred done;\n"
@@ -80,19 +70,8 @@ __device__ inline void cluster_arrive() {
 __device__ inline void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
-// Writes to where `shared` lies in another block of the cluster.
-__device__ inline void store_to_block(uint32_t shared, uint32_t block, float2 value) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "st.shared::cluster.v2.f32 [there], {%2, %3};\n"
-      "}" ::"r"(shared),
-      "r"(block), "f"(value.x), "f"(value.y)
-      : "memory");
-}
-
-// The same, but it is the barrier there that learns of it: 8 of the bytes that it expects.
+// Writes to where `shared` lies in another block of the cluster; these are bytes that the barrier there expects, so
+// that nobody has to wait for them here.
 __device__ inline void store_to_block(uint32_t shared, uint32_t block, float2 value, const Barrier& barrier) {
   asm volatile(
       "{\n"
@@ -103,6 +82,22 @@ __device__ inline void store_to_block(uint32_t shared, uint32_t block, float2 va
       "}" ::"r"(shared),
       "r"(block), "r"(barrier.address()), "f"(value.x), "f"(value.y)
       : "memory");
+}
+__device__ inline void store_to_block(uint32_t shared, uint32_t block, float4 value, const Barrier& barrier) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there, barrier;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mapa.shared::cluster.u32 barrier, %2, %1;\n"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], {%3, %4, %5, %6}, [barrier];\n"
+      "}" ::"r"(shared),
+      "r"(block), "r"(barrier.address()), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
+      : "memory");
+}
+
+// Has a tensor map, a kernel's parameter, brought near.
+__device__ inline void prefetch_map(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 // `bytes` (a multiple of 16) from global to shared memory, both aligned to 16.

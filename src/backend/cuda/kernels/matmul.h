@@ -45,13 +45,11 @@ struct MatmulArgs {
 
 // Of the kernel whose blocks work in clusters: which of its shapes, and what it is launched with.
 struct ClusterPlan {
-  int32_t tokens = 0;         // that a unit of work has room for: 16, 32 or 64
-  int32_t row_tiles = 0;      // of a warp
-  int32_t mates = 1;          // 1 or 2 blocks that share activations
-  int32_t blocks_per_sm = 1;  // that the shared memory is divided among
-  int32_t most_stages = 12;   // of a block's ring
-  bool async = false;         // sums are sent by asynchronous stores
-  int32_t num_clusters = 0;   // 0: another kernel
+  int32_t tokens = 0;        // that a unit of work has room for: 16, 32 or 64
+  int32_t row_tiles = 0;     // of a warp
+  int32_t mates = 1;         // 1 or 2 blocks that share activations
+  int32_t warps = 4;         // of a block, that multiply: 4, or 8 with 64 tokens
+  int32_t num_clusters = 0;  // 0: another kernel
 };
 
 // How the kernels for generated rows share a matrix's work out. Bits do not depend on it.
