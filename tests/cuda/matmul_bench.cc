@@ -134,7 +134,7 @@ void run(const char* name, int32_t rows, int32_t columns, bool prompts) {
 struct Variant {
   const char* name;
   bool many = false;  // the kernel that leaves partial sums, and the one that gates them
-  int32_t mates = 0, row_tiles = 0, warps = 0;
+  int32_t mates = 0, row_tiles = 0;
 };
 
 GeneratedPlan plan_for(const DeviceMatrix& matrix, int32_t num_rows, const Variant& variant) {
@@ -143,7 +143,6 @@ GeneratedPlan plan_for(const DeviceMatrix& matrix, int32_t num_rows, const Varia
   ClusterPlan& cluster = plan.cluster;
   if (cluster.num_clusters == 0) return plan;
   const ClusterPlan planned = cluster;
-  if (variant.warps > 0 && cluster.tokens == 64) cluster.warps = variant.warps;
   if (variant.row_tiles > 0) cluster.row_tiles = std::min(variant.row_tiles, cluster_most_row_tiles(cluster.tokens));
   if (variant.mates > 0) cluster.mates = variant.mates;
   cluster.num_clusters = planned.num_clusters * planned.mates / cluster.mates;
@@ -225,9 +224,9 @@ void run_shapes(const char* name, int32_t rows, int32_t columns, WeightType type
     });
     const ClusterPlan plan = plan_for(weights.copies.front(), num_rows, variant).cluster;
     std::printf(
-        "%-10s type %d %3d rows, %-8s %2d tokens, %d tiles, %d mates, %d warps, %3d clusters: %8.2f us "
+        "%-10s type %d %3d rows, %-8s %2d tokens, %d tiles, %d mates, %3d clusters: %8.2f us "
         "%6.0f GB/s\n",
-        name, static_cast<int>(type), num_rows, variant.name, plan.tokens, plan.row_tiles, plan.mates, plan.warps,
+        name, static_cast<int>(type), num_rows, variant.name, plan.tokens, plan.row_tiles, plan.mates,
         plan.num_clusters, us, bytes_of(weights.copies.front()) / us * 1e-3);
   };
   for (const int32_t num_rows : {16, 32, 64}) {
@@ -254,11 +253,9 @@ int main(int count, char** arguments) {
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 12);  // what is printed is seen even if the rest is not
   const char* what = count > 1 ? arguments[1] : "";
   if (std::strcmp(what, "layer") == 0) {
-    kipp::cuda::run_layers({16, 32, 64}, {{.name = "partial sums", .many = true},
-                                          {.name = "clusters"},
-                                          {.name = "one mate", .mates = 1},
-                                          {.name = "eight warps", .warps = 8},
-                                          {.name = "eight warps, one mate", .mates = 1, .warps = 8}});
+    kipp::cuda::run_layers(
+        {16, 32, 64},
+        {{.name = "partial sums", .many = true}, {.name = "clusters"}, {.name = "clusters, one mate", .mates = 1}});
     return 0;
   }
   if (std::strcmp(what, "shapes") == 0) {

@@ -219,15 +219,9 @@ std::vector<GeneratedPlan> cluster_plans() {
   for (const int32_t tokens : {16, 32, 64}) {
     for (int32_t row_tiles = 1; row_tiles <= cluster_most_row_tiles(tokens); ++row_tiles) {
       for (const int32_t mates : {1, 2}) {
-        for (const int32_t warps : {4, 8}) {
-          if (warps == 8 && tokens != 64) continue;
-          for (const int32_t num_clusters : {1 + row_tiles % 3, 1000}) {
-            plans.push_back({.cluster = {.tokens = tokens,
-                                         .row_tiles = row_tiles,
-                                         .mates = mates,
-                                         .warps = warps,
-                                         .num_clusters = num_clusters}});
-          }
+        for (const int32_t num_clusters : {1 + row_tiles % 3, 1000}) {
+          plans.push_back(
+              {.cluster = {.tokens = tokens, .row_tiles = row_tiles, .mates = mates, .num_clusters = num_clusters}});
         }
       }
     }
@@ -238,8 +232,8 @@ std::vector<GeneratedPlan> cluster_plans() {
 std::string described(WeightType type, int32_t num_rows, const GeneratedPlan& plan) {
   return "type " + std::to_string(static_cast<int>(type)) + ", " + std::to_string(num_rows) +
          " rows: " + std::to_string(plan.cluster.tokens) + " tokens, " + std::to_string(plan.cluster.row_tiles) +
-         " tiles, " + std::to_string(plan.cluster.mates) + " mates, " + std::to_string(plan.cluster.warps) +
-         " warps, " + std::to_string(plan.cluster.num_clusters) + " clusters";
+         " tiles, " + std::to_string(plan.cluster.mates) + " mates, " + std::to_string(plan.cluster.num_clusters) +
+         " clusters";
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {

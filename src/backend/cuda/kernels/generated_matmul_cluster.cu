@@ -21,11 +21,11 @@ int32_t ask_most_clusters(WeightType type, const ClusterPlan& plan) {
 // The driver takes microseconds to say, and a step asks for every product.
 int32_t known_most_clusters(WeightType type, const ClusterPlan& plan) {
   constexpr int32_t kDevices = 8;
-  static std::atomic<int32_t> known[kDevices][3][3][7][2][2];  // one more than the number; 0: not asked yet
+  static std::atomic<int32_t> known[kDevices][3][3][7][2];  // one more than the number; 0: not asked yet
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess || device >= kDevices) return ask_most_clusters(type, plan);
   std::atomic<int32_t>& entry =
-      known[device][static_cast<size_t>(type)][plan.tokens / 32][plan.row_tiles][plan.mates - 1][plan.warps / 8];
+      known[device][static_cast<size_t>(type)][plan.tokens / 32][plan.row_tiles][plan.mates - 1];
   if (entry == 0) entry = 1 + ask_most_clusters(type, plan);
   return entry - 1;
 }
@@ -67,7 +67,7 @@ ClusterPlan plan_cluster(const DeviceMatrix& matrix, int32_t num_rows, int32_t n
   Candidate best{{}, INT64_MAX};
   for (int32_t row_tiles = 1; row_tiles <= cluster_most_row_tiles(tokens); ++row_tiles) {
     for (const int32_t mates : {2, 1}) {
-      const ClusterPlan plan{.tokens = tokens, .row_tiles = row_tiles, .mates = mates, .warps = 4};
+      const ClusterPlan plan{.tokens = tokens, .row_tiles = row_tiles, .mates = mates};
       const Candidate candidate = evaluate(matrix, num_rows, num_sms, plan);
       if (candidate.cost < best.cost) best = candidate;
     }

@@ -229,9 +229,9 @@ int32_t most_clusters_of(const ClusterPlan& plan) {
   return max_active_clusters(cluster_matmul_kernel<S>, shape);
 }
 
-template <WeightType type, int32_t tokens, int32_t row_tiles, int32_t warps>
-using ClusterShapeOf =
-    ClusterShape<type, row_tiles, tokens / 8 / (warps / cluster_warp_rows(tokens)), cluster_warp_rows(tokens), warps>;
+template <WeightType type, int32_t tokens, int32_t row_tiles>
+using ClusterShapeOf = ClusterShape<type, row_tiles, tokens / 8 / (kClusterWarps / cluster_warp_rows(tokens)),
+                                    cluster_warp_rows(tokens), kClusterWarps>;
 
 // visit(shape) of the plan's; `none` where there is no such kernel.
 template <WeightType type, int32_t tokens = 16, int32_t row_tiles = 1, typename Visit, typename Result>
@@ -241,13 +241,8 @@ Result visit_shape(const ClusterPlan& plan, const Visit& visit, Result none) {
   } else if constexpr (row_tiles > cluster_most_row_tiles(tokens)) {
     return visit_shape<type, 2 * tokens, 1>(plan, visit, none);
   } else {
-    if (plan.tokens != tokens || plan.row_tiles != row_tiles) {
-      return visit_shape<type, tokens, row_tiles + 1>(plan, visit, none);
-    }
-    if constexpr (tokens == 64) {
-      if (plan.warps == 8) return visit(ClusterShapeOf<type, tokens, row_tiles, 8>{});
-    }
-    return plan.warps == 4 ? visit(ClusterShapeOf<type, tokens, row_tiles, 4>{}) : none;
+    if (plan.tokens == tokens && plan.row_tiles == row_tiles) return visit(ClusterShapeOf<type, tokens, row_tiles>{});
+    return visit_shape<type, tokens, row_tiles + 1>(plan, visit, none);
   }
 }
 

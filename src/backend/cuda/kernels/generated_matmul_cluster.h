@@ -5,6 +5,8 @@
 
 namespace kipp::cuda {
 
+inline constexpr int32_t kClusterWarps = 4;  // of a block, that multiply
+
 // Tiles of weight rows and tokens of a unit, by the tokens that it has room for: warp_rows of a block's warps lie
 // side by side along the rows.
 constexpr int32_t cluster_warp_rows(int32_t tokens) {
