@@ -21,7 +21,7 @@ class DeviceSampler {
         vocab_(vocab),
         num_tokens_(num_tokens),
         logits_(static_cast<size_t>(max_rows) * static_cast<size_t>(vocab)),
-        results_(static_cast<size_t>(max_rows)),
+        results_(std::vector<SampleResult>(static_cast<size_t>(max_rows))),  // of which a draw leaves parts alone
         ids_(static_cast<size_t>(max_rows)),
         workspace_(sample_workspace_bytes(workspace_rows, num_tokens)),
         workspace_rows_(workspace_rows) {

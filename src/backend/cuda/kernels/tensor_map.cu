@@ -1,4 +1,4 @@
-// See tensor_map.h.
+// See tensor_map.h. The driver encodes maps; its function is asked for at run time.
 #include "backend/cuda/kernels/tensor_map.h"
 
 #include <cuda_runtime.h>
