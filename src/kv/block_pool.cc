@@ -1,4 +1,4 @@
-// Reference counts and a stack of free ids; tables that give back what they hold.
+// Reference counts, a stack of blank blocks and a queue of kept ones; tables that give back what they hold.
 #include "kv/block_pool.h"
 
 #include <fmt/format.h>
@@ -27,40 +27,75 @@ void shuffle(std::vector<int32_t>& values, uint64_t seed) {
 
 BlockPool::BlockPool(int32_t num_blocks, uint64_t placement_seed) {
   KIPP_CHECK(num_blocks >= 0);
-  references_.resize(static_cast<size_t>(num_blocks), 0);
-  free_.resize(static_cast<size_t>(num_blocks));
-  std::iota(free_.rbegin(), free_.rend(), 0);  // the top of the stack is block 0
+  const auto count = static_cast<size_t>(num_blocks);
+  references_.resize(count, 0);
+  kept_.resize(count, false);
+  place_.resize(count);
+  blank_.resize(count);
+  std::iota(blank_.rbegin(), blank_.rend(), 0);  // the top of the stack is block 0
   if (placement_seed != 0) {
-    shuffle(free_, placement_seed);
+    shuffle(blank_, placement_seed);
   }
 }
 
+size_t BlockPool::checked(int32_t block) const {
+  KIPP_CHECK(block >= 0 && block < num_blocks());
+  return static_cast<size_t>(block);
+}
+
 Result<int32_t> BlockPool::allocate() {
-  if (free_.empty()) {
+  if (num_free() == 0) {
     return make_error(ErrorCode::kCapacity, fmt::format("all {} KV blocks are in use", num_blocks()));
   }
-  const int32_t block = free_.back();
-  free_.pop_back();
-  references_[static_cast<size_t>(block)] = 1;
+  if (blank_.empty()) {
+    const int32_t oldest = unused_.front();
+    if (on_eviction_) {
+      on_eviction_(oldest);
+    }
+    forget(oldest);
+  }
+  const int32_t block = blank_.back();
+  blank_.pop_back();
+  references_[checked(block)] = 1;
   return block;
 }
 
 void BlockPool::retain(int32_t block) {
-  KIPP_CHECK(references(block) > 0);
-  ++references_[static_cast<size_t>(block)];
-}
-
-void BlockPool::release(int32_t block) {
-  KIPP_CHECK(references(block) > 0);
-  if (--references_[static_cast<size_t>(block)] == 0) {
-    free_.push_back(block);
-    if (seeded(Fault::kBlockHandedOutTwice)) free_.push_back(block);
+  const size_t b = checked(block);
+  KIPP_CHECK(references_[b] > 0 || kept_[b]);
+  if (references_[b]++ == 0) {
+    unused_.erase(place_[b]);
   }
 }
 
-int32_t BlockPool::references(int32_t block) const {
-  KIPP_CHECK(block >= 0 && block < num_blocks());
-  return references_[static_cast<size_t>(block)];
+void BlockPool::release(int32_t block) {
+  const size_t b = checked(block);
+  KIPP_CHECK(references_[b] > 0);
+  if (--references_[b] > 0) {
+    return;
+  }
+  if (kept_[b]) {
+    place_[b] = unused_.insert(unused_.end(), block);
+  } else {
+    blank_.push_back(block);
+    if (seeded(Fault::kBlockHandedOutTwice)) blank_.push_back(block);
+  }
+}
+
+void BlockPool::keep(int32_t block) {
+  const size_t b = checked(block);
+  KIPP_CHECK(references_[b] > 0 && !kept_[b]);
+  kept_[b] = true;
+}
+
+void BlockPool::forget(int32_t block) {
+  const size_t b = checked(block);
+  KIPP_CHECK(kept_[b]);
+  kept_[b] = false;
+  if (references_[b] == 0) {
+    unused_.erase(place_[b]);
+    blank_.push_back(block);
+  }
 }
 
 BlockTable::BlockTable(BlockTable&& other) noexcept : pool_(other.pool_), blocks_(std::exchange(other.blocks_, {})) {}
@@ -77,6 +112,12 @@ BlockTable& BlockTable::operator=(BlockTable&& other) noexcept {
 void BlockTable::share(int32_t block) {
   pool_->retain(block);
   blocks_.push_back(block);
+}
+
+int32_t BlockTable::exchange(int32_t index, int32_t block) {
+  KIPP_CHECK(index >= 0 && index < size());
+  pool_->retain(block);
+  return std::exchange(blocks_[static_cast<size_t>(index)], block);
 }
 
 Result<void> BlockTable::grow(int32_t length) {

@@ -83,6 +83,94 @@ TEST(BlockPoolDeathTest, ReleasingOrRetainingAFreeOrUnknownBlockIsChecked) {
   EXPECT_DEATH(pool.retain(-1), "check failed");
 }
 
+TEST(BlockPoolTest, AKeptBlockIsFreeAndHandedOutLast) {
+  BlockPool pool(3);
+  const int32_t kept = *pool.allocate();
+  pool.keep(kept);
+  EXPECT_TRUE(pool.is_kept(kept));
+  pool.release(kept);
+  EXPECT_EQ(pool.num_free(), 3);
+  EXPECT_EQ(pool.num_cached(), 1);
+  EXPECT_NE(*pool.allocate(), kept);
+  EXPECT_NE(*pool.allocate(), kept);
+  EXPECT_EQ(pool.num_free(), 1);
+  EXPECT_EQ(*pool.allocate(), kept);  // rather than an error
+  EXPECT_FALSE(pool.is_kept(kept));
+  EXPECT_EQ(pool.num_cached(), 0);
+  EXPECT_FALSE(pool.allocate());
+}
+
+TEST(BlockPoolTest, TheKeptBlockWhoseLastHolderLeftFirstIsEvictedFirst) {
+  BlockPool pool(3);
+  std::vector<int32_t> evicted;
+  pool.on_eviction([&](int32_t block) { evicted.push_back(block); });
+  for (int32_t i = 0; i < 3; ++i) {
+    pool.keep(*pool.allocate());
+  }
+  pool.release(2);
+  pool.release(0);
+  pool.release(1);
+  pool.retain(2);  // used once more, and left last
+  pool.release(2);
+  EXPECT_EQ(*pool.allocate(), 0);
+  EXPECT_EQ(*pool.allocate(), 1);
+  EXPECT_EQ(*pool.allocate(), 2);
+  EXPECT_THAT(evicted, ElementsAre(0, 1, 2));
+}
+
+TEST(BlockPoolTest, RetainingTakesAKeptBlockUpAgain) {
+  BlockPool pool(2);
+  const int32_t kept = *pool.allocate();
+  pool.keep(kept);
+  pool.release(kept);
+  pool.retain(kept);
+  EXPECT_EQ(pool.references(kept), 1);
+  EXPECT_EQ(pool.num_cached(), 0);
+  EXPECT_EQ(pool.num_free(), 1);
+  pool.forget(kept);  // in use: nothing but the mark goes
+  EXPECT_EQ(pool.references(kept), 1);
+  pool.release(kept);
+  EXPECT_EQ(pool.num_cached(), 0);
+  EXPECT_EQ(pool.num_free(), 2);
+}
+
+TEST(BlockPoolDeathTest, OnlyBlocksInUseAreKeptAndOnlyKeptOnesForgotten) {
+  BlockPool pool(2);
+  EXPECT_DEATH(pool.keep(0), "check failed");
+  EXPECT_DEATH(pool.forget(0), "check failed");
+  EXPECT_DEATH(pool.retain(0), "check failed");
+  pool.keep(*pool.allocate());
+  EXPECT_DEATH(pool.keep(0), "check failed");
+}
+
+TEST(BlockTableTest, ShrinkingEvictsTheEndOfAChainBeforeItsBeginning) {
+  BlockPool pool(3);
+  {
+    BlockTable table(pool);
+    ASSERT_TRUE(table.grow(96));
+    for (const int32_t block : table.blocks()) {
+      pool.keep(block);
+    }
+  }
+  EXPECT_EQ(*pool.allocate(), 2);
+  EXPECT_EQ(*pool.allocate(), 1);
+  EXPECT_EQ(*pool.allocate(), 0);
+}
+
+TEST(BlockTableTest, ExchangingGivesTheOldReferenceToTheCaller) {
+  BlockPool pool(4);
+  BlockTable table(pool);
+  ASSERT_TRUE(table.grow(64));
+  BlockTable other(pool);
+  ASSERT_TRUE(other.grow(32));
+  EXPECT_EQ(table.exchange(0, 2), 0);
+  EXPECT_THAT(table.blocks(), ElementsAre(2, 1));
+  EXPECT_EQ(pool.references(2), 2);
+  EXPECT_EQ(pool.references(0), 1);
+  pool.release(0);
+  EXPECT_EQ(pool.num_free(), 2);
+}
+
 TEST(BlockTableTest, GrowsByWholeBlocksAndKeepsWhatItHas) {
   BlockPool pool(4);
   BlockTable table(pool);
