@@ -90,7 +90,7 @@ void Simulation::add() {
   if (!fits) {
     return;
   }
-  // The seed is that of the prompt's length: requests that differ in nothing but the salt get the same, if they should.
+  // Few seeds, so that equal prompts often have equal answers, which come back in prompts.
   const uint64_t seed = choose_(2);
   device_.learn(request.id, seed);
   for (int32_t choice = 0; choice < request.num_choices; ++choice) {
