@@ -98,9 +98,6 @@ Result<void> Scheduler::fail(SchedulerStepId id) {
   const InFlight step = std::move(*found);
   in_flight_.erase(found);
   drains_ = true;
-  for (const InFlightRow& row : step.rows) {
-    row.sequence->num_pending -= row.is_sampled ? 1 : 0;
-  }
   std::set<uint64_t> touched;
   for (const InFlightSpan& span : step.spans) {
     --span.sequence->num_in_flight;

@@ -110,7 +110,6 @@ bool Scheduler::fork(Sequence& sequence, Sequence& leader, ScheduledStep& step) 
   step.copy_from.push_back(leader.table.blocks()[static_cast<size_t>(num_whole)]);
   step.copy_to.push_back(sequence.table.blocks().back());
   leader.last_step = step.id;
-  sequence.last_step = step.id;
   sequence.num_computed = sequence.lead_tokens;
   return true;
 }

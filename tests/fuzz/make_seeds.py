@@ -6,6 +6,7 @@ The seeds of gguf_fuzz need the C++ artifact builder: gguf_fuzz_seeds.cc.
 from __future__ import annotations
 
 import json
+import random
 import struct
 import sys
 from collections.abc import Iterable, Iterator
@@ -112,6 +113,12 @@ def detokenizer_seeds() -> Iterator[bytes]:
     yield b""
 
 
+def scheduler_seeds() -> Iterator[bytes]:
+    """Limits in the first ten bytes, then operations: any bytes are some."""
+    for seed in range(SEEDS_EACH):
+        yield random.Random(seed).randbytes(50 * (1 + seed))
+
+
 def main(folder: Path) -> None:
     corpora = {
         "chat_fuzz": spread(chat_seeds()),
@@ -120,6 +127,7 @@ def main(folder: Path) -> None:
         "jsonl_fuzz": spread(jsonl_seeds()),
         "output_fuzz": list(output_seeds()),
         "safetensors_fuzz": list(safetensors_seeds()),
+        "scheduler_fuzz": list(scheduler_seeds()),
         "tokenizer_fuzz": [*spread(tokenizer_seeds()), *vocabulary_seeds()],
     }
     for name, seeds in corpora.items():

@@ -93,6 +93,18 @@ TEST(Admission, ACachedPrefixIsNotNeededAgain) {
   EXPECT_EQ(scheduler->stats().num_blocks_used, 5);
 }
 
+TEST(Admission, ACachedPrefixThatNobodyUsesIsTakenOutOfWhatIsFree) {
+  Harness scheduler(5);
+  scheduler.add({.id = 1, .prompt_ids = iota(70)});
+  scheduler.run_all();
+  scheduler.add({.id = 2, .prompt_ids = iota(60, 100), .max_new_tokens = 9});
+  scheduler.run();
+  // Three blocks are free, two of them the cached prefix: with it, one is missing.
+  scheduler.add({.id = 3, .prompt_ids = iota(110), .max_new_tokens = 9});
+  EXPECT_THAT(scheduler.run(), ElementsAre(generated_rows(2, 60)));
+  EXPECT_EQ(scheduler->stats().num_waiting, 1);
+}
+
 TEST(Admission, HigherPriorityTakesTheBlocksOfLower) {
   Harness scheduler(4);
   scheduler.add({.id = 1, .prompt_ids = iota(40), .max_new_tokens = 9, .priority = 1});

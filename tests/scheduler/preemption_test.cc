@@ -74,6 +74,20 @@ TEST(Preemption, WithLookAheadBlocksComeFreeWhenTheStepThatNamesThemIsCollected)
   EXPECT_EQ(scheduler->tokens({2, 0}).size(), 22U);
 }
 
+TEST(Preemption, WhoeverWasPreemptedComesBackWhenItsNewestTokenIsKnown) {
+  Harness scheduler(3, {.look_ahead = true});
+  scheduler.add({.id = 1, .prompt_ids = iota(20), .max_new_tokens = 9, .priority = 1});
+  const ScheduledStep prompt = scheduler.next();
+  scheduler.add({.id = 2, .prompt_ids = iota(90, 100), .max_new_tokens = 2});
+  EXPECT_EQ(scheduler->next_step(), std::nullopt);  // needs all blocks, and takes them from the first
+  EXPECT_EQ(scheduler->stats().num_preemptions, 1U);
+  ASSERT_TRUE(scheduler->cancel(2));
+  EXPECT_EQ(scheduler->next_step(), std::nullopt);
+  EXPECT_EQ(scheduler.complete(prompt).size(), 1U);
+  EXPECT_THAT(scheduler.run(), ElementsAre(prompt_rows(1, 0, 20)));
+  EXPECT_THAT(scheduler.run(), ElementsAre(generated_rows(1, 20)));
+}
+
 TEST(Preemption, EverybodyFinishesInAPoolForOne) {
   for (const bool look_ahead : {false, true}) {
     Harness scheduler(3, {.look_ahead = look_ahead});

@@ -125,6 +125,24 @@ TEST(Sharing, AnAnswerThatComesBackInAPromptIsComputedAsAPrompt) {
   EXPECT_THAT(scheduler.run(), ElementsAre(prompt_rows(2, 32, 68)));
 }
 
+TEST(Sharing, NobodyWaitsForRowsOfTheOtherClass) {
+  Harness scheduler(7, {.max_tokens_per_step = 50});
+  scheduler.add({.id = 1, .prompt_ids = iota(40), .max_new_tokens = 60});
+  for (int32_t i = 0; i < 40; ++i) {
+    scheduler.run();
+  }
+  scheduler.add({.id = 2, .prompt_ids = iota(220, 5000), .priority = -1});  // takes the whole pool
+  while (scheduler->stats().num_waiting + scheduler->stats().num_running == 2) {
+    scheduler.run();
+  }
+  auto tokens = iota(40);
+  const auto answer = iota(40, 1040);
+  tokens.insert(tokens.end(), answer.begin(), answer.end());
+  scheduler.add({.id = 3, .prompt_ids = tokens, .max_new_tokens = 9});
+  EXPECT_THAT(scheduler.run(), ElementsAre(prompt_rows(1, 0, 40)));
+  EXPECT_THAT(scheduler.run(), ElementsAre(generated_rows(1, 40, 40), prompt_rows(3, 32, 10)));
+}
+
 TEST(Sharing, ChoicesArePrefilledOnceAndCopyTheBlockThatIsNotFull) {
   for (const bool prefix_cache : {false, true}) {
     Harness scheduler(16, {.prefix_cache = prefix_cache});
