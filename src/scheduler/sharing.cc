@@ -29,8 +29,8 @@ void Scheduler::share_prefix(Sequence& sequence, std::span<const int32_t> found)
   }
 }
 
-// How many of the sequence's first rows the leader computes too. Choices of a request share single rows, by copying the
-// block that is not full; others whole blocks.
+// How many of the sequence's first rows the leader computes too, if they are more than it would follow another for.
+// Choices of a request share single rows, by copying the block that is not full; others whole blocks.
 int32_t Scheduler::common_rows(const Sequence& leader, const Sequence& sequence) const {
   const bool same_request = leader.request == sequence.request;
   if (!same_request && (!index_ || leader.request->salt != sequence.request->salt)) {
@@ -39,6 +39,13 @@ int32_t Scheduler::common_rows(const Sequence& leader, const Sequence& sequence)
   int32_t limit = std::min(leader.num_known(), sequence.num_known() - 1);
   if (leader.num_prompt_tokens() != sequence.num_prompt_tokens()) {  // behind the shorter prompt, row classes differ
     limit = std::min({limit, leader.num_prompt_tokens(), sequence.num_prompt_tokens()});
+  }
+  if (!same_request) {
+    limit = limit / kBlockPositions * kBlockPositions;
+  }
+  const auto next = static_cast<size_t>(sequence.lead_tokens);  // decides for most, without comparing what is equal
+  if (limit <= sequence.lead_tokens || leader.tokens[next] != sequence.tokens[next]) {
+    return 0;
   }
   const auto end = sequence.tokens.begin() + limit;
   const auto common = static_cast<int32_t>(std::mismatch(sequence.tokens.begin(), end, leader.tokens.begin()).first -
