@@ -43,8 +43,14 @@ int32_t Scheduler::common_rows(const Sequence& leader, const Sequence& sequence)
   if (!same_request) {
     limit = limit / kBlockPositions * kBlockPositions;
   }
-  const auto next = static_cast<size_t>(sequence.lead_tokens);  // decides for most, without comparing what is equal
-  if (limit <= sequence.lead_tokens || leader.tokens[next] != sequence.tokens[next]) {
+  if (limit <= sequence.lead_tokens) {
+    return 0;
+  }
+  // The next token or block decides for most, without a look at all that is equal.
+  const int32_t needed =
+      same_request ? sequence.lead_tokens + 1 : (sequence.lead_tokens / kBlockPositions + 1) * kBlockPositions;
+  if (!std::equal(sequence.tokens.begin() + sequence.lead_tokens, sequence.tokens.begin() + needed,
+                  leader.tokens.begin() + sequence.lead_tokens)) {
     return 0;
   }
   const auto end = sequence.tokens.begin() + limit;
