@@ -72,9 +72,10 @@ class Scheduler {
   // Requests that ended since the last call and that no step in flight names any more: the caller may forget them.
   std::vector<RequestInfo> take_ended();
 
-  // Of requests that take_ended() was not told of. Nothing: unknown.
+  // Of a request that is not over. Nothing: it is unknown, or take_ended() has it.
   std::optional<RequestInfo> info(uint64_t request) const;
-  std::span<const int32_t> tokens(SequenceId sequence) const;  // prompt and new ones; empty: unknown
+  // The prompt and the new ones, until the next call; empty: unknown.
+  std::span<const int32_t> tokens(SequenceId sequence) const;
 
   SchedulerStats stats() const;
   bool idle() const { return waiting_.empty() && running_.empty() && in_flight_.empty(); }

@@ -1,6 +1,7 @@
 // What the scheduler knows of a request and of each of its sequences. Of no use outside this folder.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -29,6 +29,14 @@ TEST(Admission, WhatNeverFitsIsRefusedAtOnceWithBothNumbers) {
   EXPECT_EQ(scheduler->stats().num_refused[static_cast<size_t>(RefusalReason::kPool)], 1U);
 }
 
+TEST(Admission, APromptMayFillTheContextButForOneToken) {
+  Harness scheduler(9, {.context = 100});
+  EXPECT_EQ(refusal(scheduler, {.id = 1, .prompt_ids = iota(100)}).code, ErrorCode::kCapacity);
+  scheduler.add({.id = 1, .prompt_ids = iota(99)});
+  scheduler.run_all();
+  EXPECT_THAT(scheduler->take_ended()[0].num_new_tokens, ElementsAre(1));
+}
+
 TEST(Admission, SenselessRequestsAreRefused) {
   Harness scheduler(3);
   scheduler.add({.id = 1, .prompt_ids = iota(3)});
