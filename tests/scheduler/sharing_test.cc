@@ -132,7 +132,7 @@ TEST(Sharing, NobodyWaitsForRowsOfTheOtherClass) {
     scheduler.run();
   }
   scheduler.add({.id = 2, .prompt_ids = iota(220, 5000), .priority = -1});  // takes the whole pool
-  while (scheduler->stats().num_waiting + scheduler->stats().num_running == 2) {
+  while (scheduler->stats().num_waiting + scheduler->stats().num_running == 2 && !HasFailure()) {
     scheduler.run();
   }
   auto tokens = iota(40);
