@@ -59,6 +59,7 @@ function(kipp_add_cuda_test name)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${name} PRIVATE kipp_options ${ARG_DEPS} CUDA::cudart_static GTest::gmock GTest::gtest
                                         GTest::gtest_main)
+  kipp_compile_quickly(${name})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS cuda)
 endfunction()

@@ -19,6 +19,7 @@ namespace kipp {
 
 struct ArtifactInfo;
 class Backend;
+class BatchEngine;
 class Session;
 
 struct ModelOptions {
@@ -27,8 +28,12 @@ struct ModelOptions {
   std::string isa = {};     // cpu: the instruction set to run on; empty: that of KIPP_CPU_ISA, or the machine's best
   int32_t num_threads = 0;  // 0: the processors this process may use
   int32_t context = 0;      // positions a session may hold; 0: min(the checkpoint's, 4096)
-  int32_t num_blocks = 0;   // KV blocks of 32 positions in the pool; 0: enough for one session
-  int32_t device = 0;       // cuda: which GPU
+  int32_t num_blocks = 0;   // KV blocks of 32 positions in the pool; 0: enough for one session, or as kv_share says
+  // With num_blocks 0: how much of the memory that weights and workspace leave the pool may take, above 0 and at most
+  // 1. It takes no more than max_sequences contexts. 0: off.
+  double kv_share = 0;
+  int32_t max_sequences = 64;  // of a step
+  int32_t device = 0;          // cuda: which GPU
   bool allow_synthetic = false;
   bool copy_weights = false;  // into huge pages of the process; else the file is mapped and used where it is
   std::function<void(uint64_t copied, uint64_t size)> on_copied = {};  // bytes so far and in all; also of an upload
@@ -72,6 +77,7 @@ class Model {
   struct Impl;  // src/engine/model_impl.h
 
  private:
+  friend class BatchEngine;  // src/engine/batch_engine.h
   friend class Session;
   explicit Model(std::unique_ptr<Impl> impl);
   Result<void> run(std::span<const StepRequest> requests, std::vector<std::vector<std::vector<float>>>* rows);

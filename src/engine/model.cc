@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "engine/evaluate.h"
@@ -12,8 +13,8 @@ namespace kipp {
 namespace {
 
 constexpr int32_t kDefaultContext = 4096;
-constexpr int32_t kMaxSequences = 64;
-constexpr int32_t kMaxHeadRows = 64;  // 37 MiB of logits
+constexpr int32_t kMinHeadRows = 64;  // 37 MiB of logits
+constexpr int32_t kMostSequences = 1024;
 
 Result<int32_t> choose_context(const ArtifactInfo& info, const ModelOptions& options) {
   const int32_t most = info.dimensions.context;
@@ -28,12 +29,29 @@ Result<int32_t> choose_context(const ArtifactInfo& info, const ModelOptions& opt
   return options.context == 0 ? std::min(most, kDefaultContext) : options.context;
 }
 
+Result<int32_t> choose_blocks(const Backend& backend, const ModelFile& file, const Limits& limits,
+                              const ModelOptions& options) {
+  const int32_t of_context = blocks_for(limits.context);
+  if (options.num_blocks > 0) return options.num_blocks;
+  if (options.kv_share <= 0) return of_context;
+  KIPP_ASSIGN(const MemoryPlan plan, backend.plan(file, limits));
+  const size_t taken = std::min(plan.available_bytes, plan.weights_bytes + plan.workspace_bytes);
+  const double spare = static_cast<double>(plan.available_bytes - taken) * std::min(1.0, options.kv_share);
+  const double fit = spare / static_cast<double>(plan.kv_block_bytes);
+  const double most = static_cast<double>(of_context) * limits.max_sequences;
+  return std::max(1, static_cast<int32_t>(std::min({fit, most, static_cast<double>(INT32_MAX)})));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Model>> Model::open(const std::filesystem::path& artifact, const ModelOptions& options) {
   if (options.num_blocks < 0) {
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("num_blocks: expected 0 (the default) or more, found {}", options.num_blocks));
+  }
+  if (options.max_sequences < 1 || options.max_sequences > kMostSequences) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("max_sequences: expected 1 to {}, found {}", kMostSequences, options.max_sequences));
   }
   KIPP_ASSIGN(auto backend, create_backend(options.backend, {.num_threads = options.num_threads,
                                                              .device = options.device,
@@ -46,12 +64,12 @@ Result<std::unique_ptr<Model>> Model::open(const std::filesystem::path& artifact
                                                     .on_progress = options.on_copied}));
   KIPP_ASSIGN(const int32_t context, choose_context(file.info(), options));
   KIPP_ASSIGN(auto tokenizer, Tokenizer::create(file.tokenizer()));
-  const int32_t num_blocks = options.num_blocks == 0 ? blocks_for(context) : options.num_blocks;
   const Limits limits{
       .max_tokens_per_step = std::max(Limits{}.max_tokens_per_step, backend->preferred_tokens_per_step()),
-      .max_sequences = kMaxSequences,
-      .max_head_rows = kMaxHeadRows,
+      .max_sequences = options.max_sequences,
+      .max_head_rows = std::max(kMinHeadRows, options.max_sequences),
       .context = context};
+  KIPP_ASSIGN(const int32_t num_blocks, choose_blocks(*backend, file, limits, options));
   auto impl =
       std::make_unique<Impl>(Impl{std::move(file), std::move(tokenizer), limits, std::move(backend), BlockPool(0), {}});
   KIPP_TRY(impl->backend->load(impl->file, limits, num_blocks));
