@@ -13,6 +13,16 @@ if(NOT KIPP_OPERATORS_ONLY)
   target_include_directories(kipp_utf8proc SYSTEM INTERFACE "${KIPP_UTF8PROC_INCLUDE_DIR}")
   target_link_libraries(kipp_utf8proc INTERFACE "${KIPP_UTF8PROC_LIBRARY}")
 
+  # Asio and Beast, headers only: src/server/http.
+  find_package(Boost 1.81 REQUIRED)
+  add_library(kipp_boost INTERFACE)
+  target_include_directories(kipp_boost SYSTEM INTERFACE "${Boost_INCLUDE_DIRS}")
+  target_compile_definitions(kipp_boost INTERFACE BOOST_ASIO_NO_DEPRECATED)
+  if(KIPP_PORTABLE)
+    set(OPENSSL_USE_STATIC_LIBS TRUE)
+  endif()
+  find_package(OpenSSL 3.0 REQUIRED)
+
   # libedit: the shared one, or for a portable binary the static one with what it stands on.
   find_path(KIPP_EDIT_INCLUDE_DIR histedit.h REQUIRED)
   if(KIPP_PORTABLE)

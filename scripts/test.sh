@@ -25,7 +25,7 @@ if [ "$preset" = release ]; then
   export KIPP_DEMO_ARTIFACT=models/kipp-kipp-demo-bf16.gguf
   export KIPP_TWIN_ARTIFACT=build/release/artifacts/kipp-demo-2layers.gguf
   # Two halves side by side: each keeps about one processor busy, and they share no file.
-  .venv/bin/python -m pytest -rs tests/lint tests/python tests/fuzz > build/release/pytest-tools.log 2>&1 &
+  .venv/bin/python -m pytest -rs tests/lint tests/python tests/fuzz tests/server > build/release/pytest-tools.log 2>&1 &
   tools=$!
   .venv/bin/python -m pytest -rs tests/cli || status=1
   wait "$tools" || status=1

@@ -39,6 +39,9 @@ struct ChatRequest {
   std::vector<std::string> tools = {};  // each a tool's JSON text, written into the prompt as Python's json.dumps does
   std::optional<bool> enable_thinking = {};  // unset: the template's default; a no-op for the 2507 variants
   bool add_generation_prompt = true;
+  // The last message is the beginning of the answer: its turn is left open. Then it is an assistant's without tool
+  // calls, and add_generation_prompt is false.
+  bool continue_final_message = false;
 };
 
 struct RenderedPrompt {
@@ -47,7 +50,8 @@ struct RenderedPrompt {
 };
 
 // Errors: kUnsupported (a base checkpoint has no chat template; the tokenizer lacks one of its control tokens),
-// kInvalidArgument (no messages; invalid UTF-8; tools or arguments that are not JSON), naming the path.
+// kInvalidArgument (no messages; invalid UTF-8; tools or arguments that are not JSON; a last message that cannot be
+// continued), naming the path.
 Result<RenderedPrompt> render_chat(const ChatRequest& request, Variant variant, const Tokenizer& tokenizer);
 
 // What becomes of content and reasoning_content that is neither a string nor null nor absent, and of unknown fields in

@@ -19,6 +19,9 @@ enum class ErrorCode {
   kInternal,         // a broken invariant of Kipp itself
 };
 
+// "invalid_argument", "invalid_artifact", …: what answers to clients call it.
+const char* error_code_name(ErrorCode code);
+
 struct Error {
   ErrorCode code;
   std::string message;

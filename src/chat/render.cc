@@ -155,7 +155,9 @@ class Renderer {
       }
       KIPP_TRY(tool_call(message.tool_calls[call], fmt::format("messages[{}].tool_calls[{}]", index, call)));
     }
-    end_turn();
+    if (!is_last || !request_.continue_final_message) {
+      end_turn();
+    }
     return {};
   }
 
@@ -230,6 +232,17 @@ Result<void> check_message(const ChatMessage& message, size_t index) {
   return {};
 }
 
+Result<void> check_continuation(const ChatRequest& request) {
+  const ChatMessage& last = request.messages.back();
+  if (!request.continue_final_message ||
+      (last.role == Role::kAssistant && last.tool_calls.empty() && !request.add_generation_prompt)) {
+    return {};
+  }
+  return make_error(ErrorCode::kInvalidArgument,
+                    "continue_final_message: expected an assistant's message without tool calls as the last one, and "
+                    "no generation prompt after it");
+}
+
 }  // namespace
 
 Result<Prompt> build_prompt(const ChatRequest& request, Variant variant) {
@@ -244,6 +257,7 @@ Result<Prompt> build_prompt(const ChatRequest& request, Variant variant) {
   for (size_t i = 0; i < request.messages.size(); ++i) {
     KIPP_TRY(check_message(request.messages[i], i));
   }
+  KIPP_TRY(check_continuation(request));
   return Renderer(request, variant).render();
 }
 

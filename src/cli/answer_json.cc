@@ -7,17 +7,12 @@
 
 #include <fmt/format.h>
 
-#include "cli/fields.h"
+#include "base/json_values.h"
 #include "cli/message_json.h"
 #include "kipp/chat_output.h"
 
 namespace kipp::cli {
 namespace {
-
-// Nine digits name a float exactly.
-Json float_json(float value) {
-  return Json::number_literal(fmt::format("{:.9g}", value));
-}
 
 Result<Json> top_json(const Tokenizer& tokenizer, const std::vector<Candidate>& top) {
   std::vector<Json> items;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/fields.h"
+#include "base/json_values.h"
 #include "cli/units.h"
 #include "kipp/version.h"
 

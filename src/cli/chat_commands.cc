@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "cli/fields.h"
+#include "base/json_values.h"
+#include "base/suggest.h"
 #include "cli/message_json.h"
-#include "cli/suggest.h"
 #include "gates/output_file.h"
 
 namespace kipp::cli {

@@ -10,8 +10,8 @@
 #include <CLI/CLI.hpp>
 
 #include "base/json.h"
+#include "base/json_values.h"
 #include "cli/commands.h"
-#include "cli/fields.h"
 #include "cli/gate_records.h"
 #include "cli/model_flags.h"
 #include "cli/model_store.h"

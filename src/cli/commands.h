@@ -15,6 +15,7 @@ namespace kipp::cli {
 
 void add_run_command(CLI::App& app, ExitCode& exit_code);          // run.cc
 void add_chat_command(CLI::App& app, ExitCode& exit_code);         // chat.cc
+void add_serve_command(CLI::App& app, ExitCode& exit_code);        // serve.cc
 void add_tokenize_command(CLI::App& app, ExitCode& exit_code);     // tokenize.cc
 void add_detokenize_command(CLI::App& app, ExitCode& exit_code);   // detokenize.cc
 void add_render_command(CLI::App& app, ExitCode& exit_code);       // render.cc

@@ -133,8 +133,4 @@ Result<std::vector<int32_t>> ids_field(const Json& object, std::string_view name
   return ids;
 }
 
-Json ids_json(std::span<const int32_t> ids) {
-  return array_json(ids, [](int32_t id) { return Json::number(int64_t{id}); });
-}
-
 }  // namespace kipp::cli

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,18 +39,5 @@ Result<std::optional<int32_t>> int_field(const Json& object, std::string_view na
 Result<std::optional<uint64_t>> uint64_field(const Json& object, std::string_view name);
 // Required. Ids of 2^31 to 2^32 - 1, which no token has, become 2^31 - 1, which none has either.
 Result<std::vector<int32_t>> ids_field(const Json& object, std::string_view name);
-
-// A JSON array with to_json of each item.
-template <typename Items, typename ToJson>
-Json array_json(const Items& items, ToJson to_json) {
-  std::vector<Json> values;
-  values.reserve(std::size(items));
-  for (const auto& item : items) {
-    values.push_back(to_json(item));
-  }
-  return Json::array(std::move(values));
-}
-// A list of token ids as a JSON array.
-Json ids_json(std::span<const int32_t> ids);
 
 }  // namespace kipp::cli

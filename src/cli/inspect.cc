@@ -9,9 +9,9 @@
 #include <CLI/CLI.hpp>
 
 #include "base/json.h"
+#include "base/json_values.h"
 #include "base/sha256.h"
 #include "cli/commands.h"
-#include "cli/fields.h"
 #include "cli/gate_records.h"
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"

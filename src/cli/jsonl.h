@@ -23,7 +23,4 @@ using LineHandler = std::function<Result<Json>(const Json& value, size_t line)>;
 // an error of the streams themselves (kIo). kFailure if a line failed.
 Result<ExitCode> process_json_lines(const LineHandler& handler, JsonLinesCounts* counts = nullptr);
 
-// "invalid_argument", "invalid_artifact", …
-const char* error_code_name(ErrorCode code);
-
 }  // namespace kipp::cli

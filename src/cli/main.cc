@@ -10,12 +10,12 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "base/suggest.h"
 #include "cli/command_table.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/misread_argument.h"
 #include "cli/output.h"
-#include "cli/suggest.h"
 
 namespace {
 
@@ -31,6 +31,7 @@ void add_commands(CLI::App& app, ExitCode& exit_code) {
                              "  kipp run --help\n"));
   kipp::cli::add_run_command(app, exit_code);
   kipp::cli::add_chat_command(app, exit_code);
+  kipp::cli::add_serve_command(app, exit_code);
   kipp::cli::add_tokenize_command(app, exit_code);
   kipp::cli::add_detokenize_command(app, exit_code);
   kipp::cli::add_render_command(app, exit_code);
@@ -62,13 +63,12 @@ std::string reason_of(const CLI::App& app, const CLI::ParseError& error) {
   const auto flag = std::ranges::find_if(unknown, [](const std::string& text) { return text.starts_with("-"); });
   if (flag != unknown.end()) {
     const std::string name = flag->substr(0, flag->find('='));
-    return fmt::format("unknown flag {}{}", name, kipp::cli::did_you_mean(name, flags));
+    return fmt::format("unknown flag {}{}", name, kipp::did_you_mean(name, flags));
   }
   if (command != nullptr) {
     return fmt::format("unexpected argument \"{}\"", unknown.front());
   }
-  return fmt::format("unknown command \"{}\"{}", unknown.front(),
-                     kipp::cli::did_you_mean(unknown.front(), command_names));
+  return fmt::format("unknown command \"{}\"{}", unknown.front(), kipp::did_you_mean(unknown.front(), command_names));
 }
 
 // --help and --version come as errors too: they are output, everything else is a message.

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/fields.h"
+#include "base/json_values.h"
 
 namespace kipp::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/suggest.h"
+#include "base/suggest.h"
 
 namespace kipp::cli {
 namespace {

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include "base/json_values.h"
 #include "cli/artifact_command.h"
 #include "cli/base64.h"
 #include "cli/commands.h"

@@ -172,6 +172,31 @@ TEST(Chat, OnlyLineFeedsAreStripped) {
 }
 
 // A user message without text (null, a list) is no query: reasoning before it is kept.
+// The turn that the template would close stays open, on every variant; nothing else changes.
+TEST(Chat, TheLastMessageMayBeContinued) {
+  ChatRequest request = testing::request_of(R"({"messages":[{"role":"user","content":"q"},
+      {"role":"assistant","content":"a <|im_end|>"},{"role":"user","content":"r"},
+      {"role":"assistant","content":"The "}],"add_generation_prompt":false})")
+                            .value();
+  for (const Variant variant : {Variant::kInstruct, Variant::kInstruct2507, Variant::kThinking2507}) {
+    request.continue_final_message = false;
+    const std::string closed = rendered(request, variant);
+    request.continue_final_message = true;
+    EXPECT_EQ(rendered(request, variant) + "<|im_end|>\n", closed);
+    EXPECT_TRUE(rendered(request, variant).ends_with("The "));
+  }
+  const auto refusal = [&](auto change) {
+    ChatRequest changed = request;
+    change(changed);
+    return rendered(changed);
+  };
+  constexpr const char* kRefused = "error: continue_final_message: expected an assistant's message without tool calls";
+  using ::testing::StartsWith;
+  EXPECT_THAT(refusal([](ChatRequest& r) { r.messages.pop_back(); }), StartsWith(kRefused));
+  EXPECT_THAT(refusal([](ChatRequest& r) { r.messages.back().tool_calls.resize(1); }), StartsWith(kRefused));
+  EXPECT_THAT(refusal([](ChatRequest& r) { r.add_generation_prompt = true; }), StartsWith(kRefused));
+}
+
 TEST(Chat, MessageWithoutTextIsNoQuery) {
   const auto prompt = [](std::string_view content) {
     return rendered(std::string(R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a",)")

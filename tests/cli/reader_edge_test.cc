@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <string>
 
 #include "cli/chat_commands.h"
@@ -74,18 +73,6 @@ TEST_F(ReaderEdge, ASavedChatIsReadBackAndNeverReplaced) {
   const auto nowhere = save_conversation(request, (folder_ / "no" / "chat.json").string());
   ASSERT_FALSE(nowhere);
   EXPECT_EQ(nowhere.error().code, ErrorCode::kIo);
-}
-
-TEST(ErrorCodeName, IsSnakeCaseAndEachItsOwn) {
-  EXPECT_STREQ(error_code_name(ErrorCode::kInvalidArgument), "invalid_argument");
-  std::set<std::string> names;
-  for (const ErrorCode code :
-       {ErrorCode::kInvalidArgument, ErrorCode::kInvalidArtifact, ErrorCode::kNotFound, ErrorCode::kIo,
-        ErrorCode::kUnsupported, ErrorCode::kCapacity, ErrorCode::kNumerical, ErrorCode::kInternal}) {
-    const std::string name = error_code_name(code);
-    EXPECT_THAT(name, ::testing::MatchesRegex("[a-z_]+"));
-    EXPECT_TRUE(names.insert(name).second) << name;
-  }
 }
 
 }  // namespace

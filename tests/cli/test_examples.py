@@ -12,8 +12,8 @@ from examples import EXAMPLE_ARTIFACT, ROOT, Workplace, shorten
 from kipp_process import OK, Kipp
 
 COMMANDS = [
-    "", "run", "chat", "inspect", "checkpoints", "completions", "manual", "tokenize", "detokenize", "render", "ppl",
-    "bench", "gates",
+    "", "run", "chat", "serve", "inspect", "checkpoints", "completions", "manual", "tokenize", "detokenize", "render",
+    "ppl", "bench", "gates",
 ]
 
 

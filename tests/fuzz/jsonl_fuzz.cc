@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_values.h"
 #include "cli/base64.h"
 #include "cli/fields.h"
 #include "cli/input.h"

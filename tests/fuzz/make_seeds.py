@@ -86,6 +86,32 @@ def safetensors_seeds() -> Iterator[bytes]:
     yield safetensors({"half": entry("BF16", [1], 0, 2)}, bytes(2))
 
 
+def openai_seeds() -> Iterator[bytes]:
+    """A byte that says whether the server is lenient, then a request's body."""
+    for case in golden("chat.jsonl")[::8]:
+        yield b"0" + compact({key: case[key] for key in ("messages", "tools") if case.get(key) is not None})
+    for prompt in ("Hi", ["a", "b"], [1, 2], [[1], [2, 3]], "", [], [1, "a"]):
+        yield b"0" + compact({"prompt": prompt, "max_tokens": 2, "stop": "x", "logprobs": 2, "echo": True})
+    sampling = {"temperature": 0, "top_p": 0.5, "top_k": -1, "min_p": 0, "seed": -9, "repetition_penalty": 1.1,
+                "logit_bias": {"42": -100, "151668": 5}, "presence_penalty": -2, "frequency_penalty": 2, "n": 3,
+                "min_tokens": 1, "stop": ["a", "b"], "stop_token_ids": [7], "ignore_eos": True, "priority": -1,
+                "cache_salt": "s", "user": "u", "metadata": {"k": "v"}, "stream": True,
+                "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+    message = {"role": "assistant", "content": [{"type": "text", "text": "a"}], "reasoning_content": "r",
+               "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": {"a": 1.50}}}]}
+    tool = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {}, "strict": False}}
+    chat = {"messages": [message], "tools": [tool], "tool_choice": "none", "parallel_tool_calls": False,
+            "logprobs": True, "top_logprobs": 2, "response_format": {"type": "text"}, "max_completion_tokens": 2,
+            "chat_template_kwargs": {"enable_thinking": False}, "audio": None, "store": False}
+    yield b"0" + compact({"prompt": "Hi"} | sampling)
+    yield b"0" + compact(chat | sampling)
+    yield b"1" + compact(chat | {"messages": [{"role": "assistant", "content": "The"}], "continue_final_message": True})
+    yield b"1" + compact({"tokens": [1, 2], "skip_special_tokens": True, "other": [{}]})
+    yield b"0" + compact({"prompt": "a", "plain": True, "return_token_strs": True})
+    for text in ('{"prompt":"a","prompt":"b"}', '{"prompt":"\\ud83d"}', '{"prompt":1e400}', "[1]", "\ufeff{}"):
+        yield b"0" + text.encode()
+
+
 def output_seeds() -> Iterator[bytes]:
     """An options byte and a text in which F8 … FD are added tokens; or S, stop strings, NUL and a text."""
     yield b"\x00Hello there.\n"
@@ -119,12 +145,34 @@ def scheduler_seeds() -> Iterator[bytes]:
         yield random.Random(seed).randbytes(50 * (1 + seed))
 
 
+def http_seeds() -> Iterator[bytes]:
+    """What a client sends on one connection."""
+    host = b"Host: x\r\n"
+    yield b"GET /v1/models HTTP/1.1\r\n" + host + b"\r\n"
+    yield b"HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\nOPTIONS * HTTP/1.1\r\n" + host + b"Origin: o\r\n\r\n"
+    post = b"POST /stream?q HTTP/1.1\r\n" + host
+    yield post + b"Content-Length: 4\r\nExpect: 100-continue\r\n\r\nbody" + post + b"\r\n"
+    yield post + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n2;n=v;q=\"s\\\"\"\r\nbc\r\n0\r\nT: r\r\n\r\n"
+    yield post + b"Transfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFF\r\n"
+    yield post + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    yield post + b"Content-Length: +4\r\n\r\nbody"
+    yield post + b"A: b\r\n c\r\n\r\n"
+    yield post + b"Content-Length: 5000\r\n\r\n"
+    yield b"\r\nGET http://h:1?q HTTP/1.1\r\n" + host + b"X-Request-Id: i\r\nConnection: te, close\r\n\r\n"
+    yield b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    yield b"\x16\x03\x01\x02\x00"
+    yield b"GET /" + b"a" * 3000
+    yield b"GET / HTTP/1.1\r\nA: " + b"a" * 3000
+
+
 def main(folder: Path) -> None:
     corpora = {
         "chat_fuzz": spread(chat_seeds()),
         "detokenizer_fuzz": list(detokenizer_seeds()),
+        "http_fuzz": list(http_seeds()),
         "json_fuzz": spread(json_seeds()),
         "jsonl_fuzz": spread(jsonl_seeds()),
+        "openai_fuzz": list(openai_seeds()),
         "output_fuzz": list(output_seeds()),
         "safetensors_fuzz": list(safetensors_seeds()),
         "scheduler_fuzz": list(scheduler_seeds()),

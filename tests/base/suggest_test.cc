@@ -1,11 +1,11 @@
 // Distances between names, and what counts as near.
-#include "cli/suggest.h"
+#include "base/suggest.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace kipp::cli {
+namespace kipp {
 namespace {
 
 TEST(EditDistance, CountsEdits) {
@@ -31,4 +31,4 @@ TEST(DidYouMean, NamesTheNearestOrNothing) {
 }
 
 }  // namespace
-}  // namespace kipp::cli
+}  // namespace kipp

@@ -1,5 +1,5 @@
 // The dynamic programme over prefixes, three rows at a time.
-#include "cli/suggest.h"
+#include "base/suggest.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-namespace kipp::cli {
+namespace kipp {
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before_last(b.size() + 1);
@@ -43,4 +43,4 @@ std::string did_you_mean(std::string_view unknown, std::span<const std::string> 
   return nearest == nullptr ? std::string() : fmt::format("; did you mean {}?", *nearest);
 }
 
-}  // namespace kipp::cli
+}  // namespace kipp

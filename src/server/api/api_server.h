@@ -1,0 +1,81 @@
+// What a request of the HTTP interface means: routes, parsing and encoding on worker threads, generation by the
+// service.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kipp/engine.h"
+#include "server/api/call.h"
+#include "server/api/workers.h"
+#include "server/http/http_server.h"
+#include "server/openai/answers.h"
+#include "server/openai/requests.h"
+#include "server/service/generation_service.h"
+
+namespace kipp::api {
+
+struct ApiOptions {
+  openai::Defaults defaults = {};
+  openai::Props props = {};
+  std::string system_fingerprint = {};
+  int64_t created = 0;  // of the model: seconds since 1970
+  int32_t num_workers = 2;
+};
+
+class ApiServer {
+ public:
+  // Model and service outlive it.
+  ApiServer(Model& model, GenerationService& service, ApiOptions options);
+
+  // An http::Handler.
+  void handle(const std::shared_ptr<http::Exchange>& exchange);
+
+ private:
+  using Exchange = std::shared_ptr<http::Exchange>;
+  using Answer = openai::ApiResult<Json>;
+  struct Route {
+    const char* method;
+    const char* path;
+    void (ApiServer::*run)(const Exchange&);
+    bool at_once;  // on the I/O thread: it takes no time
+  };
+  static const std::vector<Route>& routes();
+
+  void health(const Exchange& exchange);
+  void models(const Exchange& exchange);
+  void version(const Exchange& exchange);
+  void props(const Exchange& exchange);
+  void openapi(const Exchange& exchange);
+  void completions(const Exchange& exchange);
+  void chat_completions(const Exchange& exchange);
+  void tokenize(const Exchange& exchange);
+  void detokenize(const Exchange& exchange);
+  void apply_template(const Exchange& exchange);
+
+  void model_of_path(const Exchange& exchange);
+  // These hand the exchange to a call, or refuse.
+  openai::ApiResult<void> complete(const Exchange& exchange);
+  openai::ApiResult<void> chat(const Exchange& exchange);
+  Answer tokenized(const std::string& body) const;
+  Answer detokenized(const std::string& body) const;
+  Answer templated(const std::string& body) const;
+
+  openai::ApiResult<RenderedPrompt> render(const ChatRequest& chat) const;
+  openai::ApiResult<void> check_length(size_t num_prompt, const char* param) const;
+  openai::ApiResult<void> run(const Exchange& exchange, const std::shared_ptr<Call>& call,
+                              std::vector<BatchRequest> requests);
+  CallContext call_context(const Exchange& exchange, const char* prefix, const std::string& model);
+
+  Model& model_;
+  GenerationService& service_;
+  ApiOptions options_;
+  std::atomic<uint64_t> num_ids_ = 0;
+  uint64_t id_salt_;  // so that ids of another run differ
+  Workers workers_;   // last: its threads use everything above
+};
+
+}  // namespace kipp::api

@@ -1,0 +1,145 @@
+// See call.h. An error before the first byte of a stream is an HTTP status, after it an event.
+#include "server/api/call.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <utility>
+
+namespace kipp::api {
+namespace {
+
+double milliseconds(std::optional<SchedulerTime> from, std::optional<SchedulerTime> to) {
+  return from && to ? std::chrono::duration<double, std::milli>(*to - *from).count() : 0.0;
+}
+
+openai::Finish finish_of(const BatchEnd& end) {
+  if (end.error) return openai::Finish::kError;
+  switch (end.reason) {
+    case FinishReason::kStop: return openai::Finish::kStop;
+    case FinishReason::kLength: return openai::Finish::kLength;
+    case FinishReason::kCancelled: return openai::Finish::kAbort;
+  }
+  return openai::Finish::kError;
+}
+
+}  // namespace
+
+// Tells the call which prompt it is about.
+class Call::Sink final : public BatchSink {
+ public:
+  Sink(std::shared_ptr<Call> call, size_t prompt) : call_(std::move(call)), prompt_(prompt) {}
+
+  void on_prompt_logprobs(std::span<const SampledToken> tokens) override { call_->on_prompt(prompt_, tokens); }
+  bool on_token(const BatchToken& token) override {
+    if (call_->failed_ || call_->evaluates_only()) return false;
+    ++call_->usage_.completion_tokens;
+    return call_->on_token(index_of(token.choice), token);
+  }
+  void on_end(const BatchEnd& end) override {
+    if (call_->failed_) return;
+    if (end.error) return call_->fail(*end.error);
+    if (call_->evaluates_only() && end.reason != FinishReason::kCancelled) {
+      return call_->on_end(index_of(end.choice), {.choice = end.choice}, openai::Finish::kLength);
+    }
+    call_->on_end(index_of(end.choice), end, finish_of(end));
+  }
+  void on_finished(const RequestInfo& info) override { call_->take_finished(prompt_, info); }
+
+ private:
+  size_t index_of(int32_t choice) const {
+    return prompt_ * static_cast<size_t>(call_->generation_.n) + static_cast<size_t>(choice);
+  }
+
+  std::shared_ptr<Call> call_;
+  size_t prompt_;
+};
+
+Call::Call(CallContext context, const openai::Generation& generation, const std::vector<int32_t>& num_prompt_tokens)
+    : context_(std::move(context)),
+      generation_(generation),
+      stream_(openai::stream_options(context_.identity, generation)) {
+  for (const int32_t count : num_prompt_tokens) {
+    parts_.push_back({.num_prompt_tokens = count});
+    usage_.prompt_tokens += count;
+  }
+}
+
+std::vector<std::shared_ptr<BatchSink>> Call::make_sinks() {
+  std::vector<std::shared_ptr<BatchSink>> sinks;
+  sinks.reserve(parts_.size());
+  for (size_t prompt = 0; prompt < parts_.size(); ++prompt) {
+    sinks.push_back(std::make_shared<Sink>(shared_from_this(), prompt));
+  }
+  return sinks;
+}
+
+std::vector<openai::TokenLogprob> Call::logprob_of(const SampledToken& token) const {
+  if (!wants_logprobs()) return {};
+  auto logprob = openai::token_logprob(token, context_.tokenizer);
+  if (!logprob) return {};  // an id that no sampler draws
+  return {*std::move(logprob)};
+}
+
+void Call::send(std::string events) {
+  if (events.empty() || failed_) return;
+  if (!std::exchange(begun_, true)) {
+    context_.exchange->begin_stream(
+        {.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}, .content_type = "text/event-stream"});
+  }
+  context_.exchange->write(std::move(events));
+}
+
+void Call::fail(const Error& error) {
+  const openai::ApiError api_error = openai::api_error(error);
+  if (streams() && begun_) {
+    send(openai::sse_error(api_error));
+    context_.exchange->end_stream();
+  } else {
+    context_.exchange->respond({.status = api_error.status, .body = write_json(openai::error_json(api_error))});
+  }
+  failed_ = true;
+}
+
+void Call::take_finished(size_t prompt, const RequestInfo& info) {
+  if (std::exchange(parts_[prompt].finished, true)) return;
+  usage_.cached_tokens += info.num_cached_tokens;
+  const RequestTimes& times = info.times;
+  timings_.cached_tokens += info.num_cached_tokens;
+  timings_.prompt_tokens += parts_[prompt].num_prompt_tokens - info.num_cached_tokens;
+  timings_.prompt_ms = std::max(timings_.prompt_ms, milliseconds(times.first_scheduled, times.first_token));
+  timings_.predicted_ms = std::max(timings_.predicted_ms, milliseconds(times.first_token, times.ended));
+  timings_.predicted_tokens = usage_.completion_tokens;
+  if (++num_finished_ == parts_.size() && !failed_) complete();
+}
+
+void Call::complete() {
+  has_timings_ = true;
+  if (!streams()) {
+    context_.exchange->respond({.body = write_json(whole_answer())});
+    return;
+  }
+  send(last_events() + std::string(openai::kSseDone));
+  context_.exchange->end_stream();
+}
+
+BatchRequest batch_request(const openai::Generation& generation, std::vector<int32_t> prompt_ids,
+                           const std::vector<int32_t>& stop_token_ids, uint64_t seed) {
+  BatchRequest request{.prompt_ids = std::move(prompt_ids),
+                       .sampling = generation.sampling,
+                       .seed = seed,
+                       .num_choices = generation.n,
+                       .max_tokens = std::max(1, generation.max_tokens.value_or(INT32_MAX)),
+                       .min_tokens = generation.min_tokens,
+                       .stop_token_ids = generation.stop_token_ids,
+                       .stop = generation.stop,
+                       .num_logprobs = generation.num_logprobs,
+                       .priority = generation.priority,
+                       .cache_salt = generation.cache_salt};
+  if (!generation.ignore_eos) {
+    request.stop_token_ids.insert(request.stop_token_ids.end(), stop_token_ids.begin(), stop_token_ids.end());
+  }
+  return request;
+}
+
+}  // namespace kipp::api
