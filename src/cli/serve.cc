@@ -1,10 +1,14 @@
 // `kipp serve`: the model behind an HTTP interface, for many users at once, until a signal ends it.
 #include <pthread.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <ctime>
-#include <fstream>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -130,35 +134,62 @@ http::Options http_options(const ServeFlags& flags, std::vector<std::string> key
   return options;
 }
 
-// SIGINT and SIGTERM, which no thread takes but the one that waits for them.
-sigset_t end_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  return signals;
-}
+// Takes the signals from the beginning on: before the model is there the first one ends the process, then it asks for
+// an orderly end, and the second one does not wait for it.
+class EndSignals {
+ public:
+  // unix_socket: what an end at once must not leave behind; empty: nothing.
+  explicit EndSignals(std::string unix_socket) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // threads inherit it
+    std::thread([state = state_, signals, socket = std::move(unix_socket)] {
+      watch(*state, signals, socket);
+    }).detach();
+  }
 
-// The first signal lets what runs finish, up to a deadline; the second ends it at once.
-void drain(const ServeFlags& flags, GenerationService& service, http::Server& server) {
-  print_message(fmt::format("ending: up to {} s for what runs; a second signal ends it now\n", flags.drain_seconds));
-  server.stop_accepting();
-  std::thread second([signals = end_signals()] {
-    // The same key press or stop command may signal a process and its group: what comes at once is one signal.
+  // From now on an end is an orderly one. Waits for the first signal.
+  void wait() {
+    std::unique_lock lock(state_->mutex);
+    state_->is_loaded = true;
+    state_->asked.wait(lock, [this] { return state_->is_asked; });
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable asked;
+    bool is_loaded = false;
+    bool is_asked = false;
+  };
+
+  [[noreturn]] static void end_now(const std::string& unix_socket) {
+    if (!unix_socket.empty()) ::unlink(unix_socket.c_str());
+    std::_Exit(static_cast<int>(ExitCode::kInterrupted));
+  }
+
+  static void watch(State& state, const sigset_t& signals, const std::string& unix_socket) {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    {
+      const std::lock_guard lock(state.mutex);
+      if (!state.is_loaded) end_now(unix_socket);
+      state.is_asked = true;
+    }
+    state.asked.notify_one();
+    // One key press or stop command may signal a process and its group: what comes at once is one signal.
     std::this_thread::sleep_for(kSameSignal);
     const timespec now{};
     while (sigtimedwait(&signals, nullptr, &now) > 0) {
     }
-    int signal = 0;
     sigwait(&signals, &signal);
-    std::_Exit(static_cast<int>(ExitCode::kInterrupted));
-  });
-  second.detach();
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(flags.drain_seconds);
-  const bool all = service.drain(deadline);
-  server.drain(std::chrono::steady_clock::now() + std::chrono::seconds(1));
-  print_message(all ? "ended: every answer was finished\n" : "ended: answers were cut at the deadline\n");
-}
+    end_now(unix_socket);
+  }
+
+  std::shared_ptr<State> state_ = std::make_shared<State>();  // the watching thread outlives everything
+};
 
 // Where a client finds the server.
 std::string address_of(const ServeFlags& flags, uint16_t port) {
@@ -168,43 +199,62 @@ std::string address_of(const ServeFlags& flags, uint16_t port) {
   return fmt::format("{}://{}:{}", flags.tls_certificate.empty() ? "http" : "https", host, port);
 }
 
-Result<void> serve(const ServeFlags& flags) {
-  const sigset_t signals = end_signals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // threads inherit it
-  KIPP_ASSIGN(std::vector<std::string> keys, all_keys(flags));
-  KIPP_ASSIGN(const std::filesystem::path path, artifact_path(flags.model));
-  // Until the model is there, every request is told so.
-  std::shared_ptr<api::ApiServer> ready;
-  std::mutex mutex;
-  KIPP_ASSIGN(const auto server, http::Server::start(http_options(flags, std::move(keys)), [&](auto exchange) {
-                std::shared_ptr<api::ApiServer> api;
-                {
-                  const std::lock_guard lock(mutex);
-                  api = ready;
-                }
-                if (api != nullptr) return api->handle(exchange);
-                exchange->respond({.status = 503,
-                                   .headers = {{"Retry-After", "1"}},
-                                   .body = R"({"error":{"message":"the model is loading","type":"server_error",)"
-                                           R"("param":null,"code":"loading"}})"});
-              }));
-  KIPP_ASSIGN(const ModelFile file, ModelFile::open(path, {.allow_synthetic = flags.model.allow_synthetic}));
-  KIPP_ASSIGN(const auto model, open_served(flags, path));
-  const BatchEngineOptions engine{.prefix_cache = !flags.no_prefix_cache, .look_ahead = flags.model.backend == "cuda"};
-  KIPP_ASSIGN(const auto service,
-              GenerationService::start(*model, {.engine = engine, .max_waiting = flags.max_waiting}));
-  {
-    const std::lock_guard lock(mutex);
-    ready = std::make_shared<api::ApiServer>(*model, *service, api_options(flags, *model, file));
+// Model, service, routes and connections. Members end in the other order: nothing is called that is gone.
+class Serving {
+ public:
+  Result<void> open(const ServeFlags& flags, const std::filesystem::path& path) {
+    KIPP_ASSIGN(std::vector<std::string> keys, all_keys(flags));
+    KIPP_ASSIGN(server_, http::Server::start(http_options(flags, std::move(keys)), [this](auto exchange) {
+                  api::ApiServer* api = ready_;
+                  if (api != nullptr) return api->handle(exchange);
+                  exchange->respond(loading());
+                }));
+    KIPP_ASSIGN(const ModelFile file, ModelFile::open(path, {.allow_synthetic = flags.model.allow_synthetic}));
+    KIPP_ASSIGN(model_, open_served(flags, path));
+    const BatchEngineOptions engine{.prefix_cache = !flags.no_prefix_cache,
+                                    .look_ahead = flags.model.backend == "cuda"};
+    KIPP_ASSIGN(service_, GenerationService::start(*model_, {.engine = engine, .max_waiting = flags.max_waiting}));
+    api_ = std::make_unique<api::ApiServer>(*model_, *service_, api_options(flags, *model_, file));
+    ready_ = api_.get();
+    KIPP_TRY(standard_output().write(address_of(flags, server_->port()) + "\n"));
+    print_message(fmt::format("{} on {}, {} KV blocks of {} positions\n", path.filename().string(), flags.model.backend,
+                              model_->num_free_blocks(), kBlockPositions));
+    return {};
   }
-  KIPP_TRY(standard_output().write(address_of(flags, server->port()) + "\n"));
-  print_message(fmt::format("{} on {}, {} KV blocks of {} positions\n", file.path().filename().string(),
-                            flags.model.backend, model->num_free_blocks(), kBlockPositions));
-  int signal = 0;
-  sigwait(&signals, &signal);
-  drain(flags, *service, *server);
-  const std::lock_guard lock(mutex);
-  ready.reset();  // its workers use service and model
+
+  // Lets what runs finish, up to the deadline.
+  void drain(int32_t seconds) {
+    print_message(fmt::format("ending: up to {} s for what runs; a second signal ends it now\n", seconds));
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    server_->stop_accepting();
+    const bool answered = service_->drain(deadline);
+    const bool sent = server_->drain(deadline + std::chrono::seconds(1));  // so that those that were cut are told
+    print_message(answered && sent ? "ended: every answer was finished\n"
+                                   : "ended: answers were cut at the deadline\n");
+  }
+
+ private:
+  // What every path says until the model is there.
+  static http::Response loading() {
+    const openai::ApiError error{
+        .status = 503, .type = "server_error", .code = "loading", .message = "the model is loading"};
+    return {.status = error.status, .headers = {{"Retry-After", "1"}}, .body = write_json(openai::error_json(error))};
+  }
+
+  std::atomic<api::ApiServer*> ready_ = nullptr;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<GenerationService> service_;
+  std::unique_ptr<api::ApiServer> api_;
+  std::unique_ptr<http::Server> server_;
+};
+
+Result<void> serve(const ServeFlags& flags) {
+  EndSignals signals(flags.unix_socket);
+  KIPP_ASSIGN(const std::filesystem::path path, artifact_path(flags.model));
+  Serving serving;
+  KIPP_TRY(serving.open(flags, path));
+  signals.wait();
+  serving.drain(flags.drain_seconds);
   return {};
 }
 

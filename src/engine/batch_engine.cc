@@ -198,7 +198,7 @@ bool BatchEngine::enqueue() {
   if (!step) return false;
   const auto started = start(*step);
   if (!started) {
-    fail(step->id, started.error());
+    fail(*step, started.error());
     return true;
   }
   const bool reads = std::ranges::any_of(step->rows, [this](const ScheduledRow& row) {
@@ -263,7 +263,7 @@ void BatchEngine::collect() {
   auto collected = model_.backend->collect(step.id, results);
   if (collected && step.reads_logits) collected = read_prompt_logprobs(step);
   if (!collected) {
-    fail(step.step.id, collected.error());
+    fail(step.step, collected.error());
     return;
   }
   std::vector<int32_t> sampled;
@@ -271,35 +271,44 @@ void BatchEngine::collect() {
   for (const RowResult& result : results) sampled.push_back(result.finite ? result.token.id : -1);
   const auto tokens = scheduler_->complete(step.step.id, sampled);
   if (!tokens) {
-    fail(step.step.id, tokens.error());
+    fail(step.step, tokens.error());
     return;
   }
   for (const NewToken& token : *tokens) take(token, results[static_cast<size_t>(token.row)].token);
 }
 
-// Rows that predict a token of the prompt.
+// Of the rows that predict a token of a prompt. Errors: those of the backend.
 Result<void> BatchEngine::read_prompt_logprobs(const InFlight& step) {
-  const int32_t num_tokens = model_.tokenizer.num_tokens();
   std::vector<float> logits(static_cast<size_t>(model_.file.info().dimensions.vocab));
   for (size_t r = 0; r < step.step.rows.size(); ++r) {
     const ScheduledRow& row = step.step.rows[r];
-    Request* request = find(row.sequence.request);
+    const Request* request = find(row.sequence.request);
     if (request == nullptr || !request->asked.prompt_logprobs || row.sequence.choice != 0) continue;
-    const std::vector<int32_t>& prompt = request->asked.prompt_ids;
-    const auto position = static_cast<size_t>(row.position);
-    if (position > prompt.size()) continue;
-    if (position < prompt.size()) {
-      KIPP_TRY(model_.backend->logits(step.id, static_cast<int32_t>(r), logits));
-      KIPP_TRY(check_finite(logits, num_tokens));
-      const LogSoftmax log_softmax = kipp::log_softmax(logits, num_tokens);
-      const int32_t count = std::max(0, request->asked.num_logprobs);
-      request->prompt_logprobs.push_back({.id = prompt[position],
-                                          .logprob = log_softmax(logits[static_cast<size_t>(prompt[position])]),
-                                          .top_logprobs = best_logprobs(logits, num_tokens, count, log_softmax)});
+    if (static_cast<size_t>(row.position) > request->asked.prompt_ids.size()) continue;
+    KIPP_TRY(read_prompt_logprob(step, r, logits));
+  }
+  return {};
+}
+
+Result<void> BatchEngine::read_prompt_logprob(const InFlight& step, size_t row, std::vector<float>& logits) {
+  const ScheduledRow& scheduled = step.step.rows[row];
+  Request& request = *find(scheduled.sequence.request);
+  const std::vector<int32_t>& prompt = request.asked.prompt_ids;
+  const auto position = static_cast<size_t>(scheduled.position);
+  if (position < prompt.size()) {
+    const int32_t num_tokens = model_.tokenizer.num_tokens();
+    KIPP_TRY(model_.backend->logits(step.id, static_cast<int32_t>(row), logits));
+    if (const auto finite = check_finite(logits, num_tokens); !finite) {
+      fail(scheduled.sequence.request, finite.error());  // the other requests of the step are not concerned
+      return {};
     }
-    if (request->prompt_logprobs.size() + 1 == prompt.size() && position == prompt.size()) {
-      request->sink->on_prompt_logprobs(request->prompt_logprobs);
-    }
+    const LogSoftmax log_softmax = kipp::log_softmax(logits, num_tokens);
+    const int32_t count = std::max(0, request.asked.num_logprobs);
+    request.prompt_logprobs.push_back({.id = prompt[position],
+                                       .logprob = log_softmax(logits[static_cast<size_t>(prompt[position])]),
+                                       .top_logprobs = best_logprobs(logits, num_tokens, count, log_softmax)});
+  } else if (request.prompt_logprobs.size() + 1 == prompt.size()) {
+    request.sink->on_prompt_logprobs(request.prompt_logprobs);
   }
   return {};
 }
@@ -348,15 +357,24 @@ void BatchEngine::end(Request& request, Choice& choice, BatchEnd end) {
   request.sink->on_end(end);
 }
 
-void BatchEngine::fail(SchedulerStepId step, const Error& error) {
-  static_cast<void>(scheduler_->fail(step));
-  for (auto& [id, request] : requests_) {
-    const auto info = scheduler_->info(id);
-    for (size_t c = 0; c < request->choices.size(); ++c) {
-      Choice& choice = request->choices[c];
-      if (choice.ended || !info || info->reasons[c] != EndReason::kFailed) continue;
-      end(*request, choice, {.error = error});
-    }
+// A step that failed as a whole ends every sequence that it has rows of.
+void BatchEngine::fail(const ScheduledStep& step, const Error& error) {
+  static_cast<void>(scheduler_->fail(step.id));
+  for (const ScheduledSpan& span : step.spans) {
+    Request* request = find(span.sequence.request);
+    if (request == nullptr) continue;
+    Choice& choice = request->choices[static_cast<size_t>(span.sequence.choice)];
+    if (!choice.ended) end(*request, choice, {.error = error});
+  }
+}
+
+// What is left of one request.
+void BatchEngine::fail(uint64_t id, const Error& error) {
+  Request* request = find(id);
+  if (request == nullptr) return;
+  static_cast<void>(scheduler_->cancel(id));
+  for (Choice& choice : request->choices) {
+    if (!choice.ended) end(*request, choice, {.error = error});
   }
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -120,9 +121,11 @@ class BatchEngine {
   SampleRow sample_row(const ScheduledRow& row) const;
   void collect();
   Result<void> read_prompt_logprobs(const InFlight& step);
+  Result<void> read_prompt_logprob(const InFlight& step, size_t row, std::vector<float>& logits);
   void take(const NewToken& token, const SampledToken& sampled);
   void end(Request& request, Choice& choice, BatchEnd end);
-  void fail(SchedulerStepId step, const Error& error);
+  void fail(const ScheduledStep& step, const Error& error);
+  void fail(uint64_t id, const Error& error);
   void forget_ended();
   Request* find(uint64_t id) const;
 

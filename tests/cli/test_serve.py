@@ -5,12 +5,13 @@ from __future__ import annotations
 import concurrent.futures
 import http.client
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kipp_process import INTERRUPTED, OK, Kipp
+from kipp_process import INTERRUPTED, MODEL, OK, Kipp
 from served import Served, chat_body, serving
 
 STORY = "Once upon a time"
@@ -215,14 +216,19 @@ def test_the_end_waits_for_what_runs(demo: Kipp) -> None:
 
 
 def test_the_deadline_cuts_what_runs(demo: Kipp) -> None:
-    with serving(demo, "--drain-seconds", "0") as served, concurrent.futures.ThreadPoolExecutor(1) as pool:
+    flags = ("--drain-seconds", "0", "--max-sequences", "1")
+    with serving(demo, *flags) as served, concurrent.futures.ThreadPoolExecutor(2) as pool:
         body = {"prompt": STORY, "max_tokens": 1900, "ignore_eos": True}
         running = pool.submit(served.post, "/v1/completions", body)
         time.sleep(0.5)
+        waiting = pool.submit(served.post, "/v1/completions", body | {"stream": True})
+        time.sleep(0.3)
         code, said = served.end()
         assert code == OK
         assert "cut at the deadline" in said
         assert running.result().json["choices"][0]["finish_reason"] == "abort"
+        assert waiting.result().status == 503
+        assert waiting.result().error["code"] == "shutting_down"
 
 
 def test_a_second_signal_ends_it_at_once(demo: Kipp) -> None:
@@ -237,3 +243,11 @@ def test_a_second_signal_ends_it_at_once(demo: Kipp) -> None:
         assert served.end()[0] == INTERRUPTED
         with pytest.raises((ConnectionError, http.client.HTTPException)):
             running.result()
+
+
+def test_an_address_that_nobody_can_read_ends_it(demo: Kipp) -> None:
+    with open("/dev/full", "wb") as full:
+        process = demo.popen("serve", "--port", "0", stdout=full, stderr=subprocess.PIPE)
+        assert process.wait(timeout=60) == MODEL
+        assert process.stderr is not None
+        process.stderr.close()

@@ -8,6 +8,7 @@
 #include <map>
 #include <random>
 
+#include "engine/recording_backend.h"
 #include "engine/twin.h"
 #include "sampling/logprobs.h"
 
@@ -331,6 +332,30 @@ TEST_F(BatchEngineTest, WhatCannotRunIsRefusedByName) {
   EXPECT_THAT(refusal([](BatchRequest& r) { r.num_logprobs = 21; }), HasSubstr("logprobs"));
   EXPECT_THAT(refusal([](BatchRequest& r) { r.max_tokens = 700; }), HasSubstr("need 16 KV blocks, the pool has 14"));
   EXPECT_FALSE(engine->advance());
+}
+
+// A backend whose sample() fails: the step is lost, its requests are told why, and others may follow.
+TEST(BatchEngineFailures, AStepThatFailsEndsItsRequestsWithTheError) {
+  for (const bool look_ahead : {false, true}) {
+    const auto model = make_recorded_model();
+    ASSERT_NE(model, nullptr);
+    const auto engine = BatchEngine::create(*model, {.look_ahead = look_ahead}).value();
+    for (uint64_t id = 1; id <= 2; ++id) {
+      const auto listener = std::make_shared<Listener>();
+      const BatchRequest request{.prompt_ids = {1, 2, 3}, .num_choices = static_cast<int32_t>(id), .max_tokens = 4};
+      ASSERT_TRUE(engine->add(id, request, listener).has_value());
+      run_all(*engine);
+      ASSERT_EQ(listener->choices.size(), id);
+      for (const auto& [choice, heard] : listener->choices) {
+        ASSERT_TRUE(heard.end.has_value());
+        ASSERT_TRUE(heard.end->error.has_value());
+        EXPECT_THAT(heard.end->error->message, HasSubstr("not part of an evaluation"));
+      }
+      EXPECT_TRUE(listener->info.has_value());
+      EXPECT_EQ(engine->num_requests(), 0U);
+      EXPECT_EQ(engine->stats().num_blocks_used, 0);
+    }
+  }
 }
 
 }  // namespace

@@ -38,7 +38,14 @@ class Call::Sink final : public BatchSink {
   }
   void on_end(const BatchEnd& end) override {
     if (call_->failed_) return;
-    if (end.error) return call_->fail(*end.error);
+    if (end.error) return call_->fail(openai::api_error(*end.error));
+    const bool is_unanswered = call_->usage_.completion_tokens == 0 && !call_->begun_;
+    if (end.reason == FinishReason::kCancelled && is_unanswered) {  // nobody asked for it but the end of the server
+      return call_->fail({.status = 503,
+                          .type = "server_error",
+                          .code = "shutting_down",
+                          .message = "the server ended before it came to this request"});
+    }
     if (call_->evaluates_only() && end.reason != FinishReason::kCancelled) {
       return call_->on_end(index_of(end.choice), {.choice = end.choice}, openai::Finish::kLength);
     }
@@ -90,8 +97,8 @@ void Call::send(std::string events) {
   context_.exchange->write(std::move(events));
 }
 
-void Call::fail(const Error& error) {
-  const openai::ApiError api_error = openai::api_error(error);
+void Call::fail(const openai::ApiError& api_error) {
+  if (failed_) return;
   if (streams() && begun_) {
     send(openai::sse_error(api_error));
     context_.exchange->end_stream();

@@ -69,7 +69,7 @@ class Call : public std::enable_shared_from_this<Call> {
 
   void take_end(size_t prompt, const BatchEnd& end);
   void take_finished(size_t prompt, const RequestInfo& info);
-  void fail(const Error& error);
+  void fail(const openai::ApiError& error);
   void complete();
 
   CallContext context_;

@@ -39,7 +39,10 @@ void Workers::run() {
       task = std::move(tasks_.front());
       tasks_.pop_front();
     }
-    task();
+    try {
+      task();
+    } catch (...) {  // out of memory, say: what the task held is dropped, and its client told
+    }
   }
 }
 

@@ -170,11 +170,9 @@ TEST_F(GenerationServiceTest, DrainingLetsFinishWhatRunsAndTakesNothingNew) {
   const auto running = submit(request_of(1, 30));
   auto drained = std::async(std::launch::async, [&] { return service_->drain(steady_clock::now() + seconds(60)); });
   while (true) {
-    const auto late = offer(request_of(2), std::make_shared<Waiter>());
-    if (!late) {
-      EXPECT_EQ(late.error().kind, Refusal::Kind::kStopping);
-      break;
-    }
+    const auto late = offer(request_of(2, 1), std::make_shared<Waiter>());
+    if (!late && late.error().kind == Refusal::Kind::kStopping) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_TRUE(drained.get());
   EXPECT_EQ(running->wait().ids.size(), 30U);
