@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -98,7 +99,11 @@ class FuzzedServer {
     std::string answer;
     for (char chunk[4096];;) {
       pollfd entry{.fd = socket.get(), .events = POLLIN, .revents = 0};
-      require(::poll(&entry, 1, 8000) == 1);  // never left waiting
+      int ready = ::poll(&entry, 1, 8000);
+      while (ready < 0 && errno == EINTR) {  // libFuzzer's clock is a signal
+        ready = ::poll(&entry, 1, 8000);
+      }
+      require(ready == 1);  // never left waiting
       const ssize_t count = ::recv(socket.get(), chunk, sizeof chunk, 0);
       if (count <= 0) {
         return answer;

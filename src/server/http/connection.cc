@@ -22,6 +22,9 @@ using namespace std::chrono_literals;
 // Bytes that a client may send ahead of what is being answered. While there are more, its going away shows only in
 // writes.
 constexpr size_t kMaxInputBytes = 64U << 10;
+// What is read at once: little while a connection is idle, much while it sends a large body.
+constexpr size_t kMinChunkBytes = 4U << 10;
+constexpr size_t kMaxChunkBytes = 64U << 10;
 // After a refusal what the client still sends is read and dropped: closing earlier would make the system reset the
 // connection, and the client lose the answer (RFC 9112, 9.6).
 constexpr auto kLingerTotal = 5s;
@@ -31,7 +34,13 @@ constexpr auto kLingerIdle = 1s;
 
 Connection::Connection(asio::io_context& io, Descriptor socket, int family, std::string peer, asio::ssl::context* tls,
                        ServerContext& context)
-    : io_(io), context_(context), peer_(std::move(peer)), event_(io), space_(io), watchdog_(io) {
+    : io_(io),
+      context_(context),
+      peer_(std::move(peer)),
+      event_(io),
+      space_(io),
+      watchdog_(io),
+      chunk_(kMinChunkBytes) {
   Transport::Socket asio_socket(io);
   error_code error;
   asio_socket.assign(asio::generic::stream_protocol(family, 0), socket.get(), error);
@@ -115,6 +124,11 @@ asio::awaitable<void> Connection::read_loop() {
       input_.append(chunk_.data(), num_bytes);
     }
     event_.cancel();
+    if (num_bytes == chunk_.size() && num_bytes < kMaxChunkBytes) {
+      chunk_.resize(2 * num_bytes);
+    } else if (num_bytes < kMinChunkBytes && chunk_.size() > kMinChunkBytes) {
+      chunk_ = std::vector<char>(kMinChunkBytes);
+    }
   }
 }
 
@@ -321,7 +335,9 @@ asio::awaitable<bool> Connection::send_bytes(const ExchangeState::Output& output
   }
   std::string chunk;
   if (!output.bytes.empty()) {
-    chunk = fmt::format("{:x}\r\n{}\r\n", output.bytes.size(), output.bytes);
+    chunk = fmt::format("{:x}\r\n", output.bytes.size());
+    chunk.reserve(chunk.size() + output.bytes.size() + 8);
+    chunk.append(output.bytes).append("\r\n");
   }
   if (output.complete) {
     chunk += "0\r\n\r\n";
@@ -431,11 +447,6 @@ void Connection::arm_watchdog(std::chrono::milliseconds limit) {
   });
 }
 
-void Connection::disarm_watchdog() {
-  ++watchdog_turn_;
-  watchdog_.cancel();
-}
-
 void Connection::on_wake() {
   if (exchange_ && exchange_->is_too_slow()) {
     cut_slow_client();
@@ -465,11 +476,6 @@ void Connection::close_socket() {
   transport_->socket().close(ignored);
   event_.cancel();
   space_.cancel();
-}
-
-void Connection::drain() {
-  is_draining_ = true;
-  event_.cancel();
 }
 
 void Connection::end_now() {

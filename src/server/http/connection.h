@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ssl/context.hpp>
@@ -14,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/http/api_keys.h"
 #include "server/http/cors.h"
@@ -59,7 +59,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Serves requests, or with `is_refused` answers 503 at once; `on_end` is called when the connection has ended.
   void start(bool is_refused, std::function<void()> on_end);
-  void drain();    // ends when it is idle, else with the answer that is under way
+  // Ends when it is idle, else with the answer that is under way.
+  void drain() {
+    is_draining_ = true;
+    event_.cancel();
+  }
   void end_now();  // 503 where no answer has begun, else a cut
   void abort();
 
@@ -84,7 +88,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void feed(RequestReader& reader);
   void hand_over(RequestReader& reader, int32_t key_index);
   void arm_watchdog(std::chrono::milliseconds limit);
-  void disarm_watchdog();
+  void disarm_watchdog() {
+    ++watchdog_turn_;
+    watchdog_.cancel();
+  }
   void on_wake();
   void client_gone();
   void cut_slow_client();
@@ -100,7 +107,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   uint64_t watchdog_turn_ = 0;
   std::function<void()> on_end_;
 
-  std::array<char, 8192> chunk_;
+  std::vector<char> chunk_;  // what the next read fills
   Clock::time_point last_input_;
   std::string input_;           // came, and was not consumed
   bool input_ended_ = false;    // nothing more will come

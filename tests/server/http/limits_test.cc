@@ -36,7 +36,7 @@ TEST(HttpLimits, ARefusalReachesAClientThatIsStillSending) {
 
 TEST(HttpLimits, ALargeBodyThatIsAllowed) {
   TestServer server;
-  const std::string body(64U << 20, 'x');
+  const std::string body(kIsSanitized ? 4U << 20 : 64U << 20, 'x');
   RawClient client = server.connect();
   std::thread sender([&] { client.send(post("/echo", body)); });
   const Answer answer = client.read_answer(true, 20s);
@@ -162,10 +162,10 @@ TEST(HttpLimits, AThousandIdleConnectionsCostNothing) {
   EXPECT_LT(processor_seconds() - begin, 0.05);
   const auto asked = Clock::now();
   EXPECT_EQ(server.ask(get("/echo")).status, 200);
-  EXPECT_LT(Clock::now() - asked, 100ms);
+  EXPECT_LT(Clock::now() - asked, kIsSanitized ? 5000ms : 500ms);
   const auto stopped = Clock::now();
   EXPECT_TRUE(server.server().drain(Clock::now() + 5s));
-  EXPECT_LT(Clock::now() - stopped, 1s);
+  EXPECT_LT(Clock::now() - stopped, kIsSanitized ? 5s : 2s);
 }
 
 TEST(HttpOptions, WhatMakesNoSenseIsRefused) {

@@ -20,6 +20,19 @@ namespace kipp::http::testing {
 using namespace std::chrono_literals;
 using Milliseconds = std::chrono::milliseconds;
 
+// Builds with sanitizers are too slow for bounds on time and for the largest bodies.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kIsSanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
 struct Answer {
   int status = 0;
   std::map<std::string, std::string> headers = {};  // names in lower case; the last of equal ones

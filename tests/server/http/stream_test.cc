@@ -13,12 +13,10 @@ namespace kipp::http::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kSoon = 100ms;  // how fast a client's going away must be seen
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr auto kSlack = 400ms;
-#else
-constexpr auto kSlack = 0ms;
-#endif
+// How fast a client's going away must be seen: at once, and 250 ms is what a busy machine may make of that.
+constexpr auto kSoon = kIsSanitized ? 2000ms : 250ms;
+
+constexpr auto kLate = 15s;  // what must happen, but need not be fast
 
 const Response kStreamHead{.content_type = "text/event-stream"};
 
@@ -107,8 +105,8 @@ TEST(HttpStream, ADisconnectIsNoticedWhileNothingIsWritten) {
       }
       const auto gone = Clock::now();
       client.close();
-      EXPECT_TRUE(eventually([&] { return *held.calls == 1; }, kSoon + kSlack)) << is_streaming << is_reset;
-      EXPECT_LT(Clock::now() - gone, kSoon + kSlack);
+      EXPECT_TRUE(eventually([&] { return *held.calls == 1; }, kSoon)) << is_streaming << is_reset;
+      EXPECT_LT(Clock::now() - gone, kSoon);
       EXPECT_FALSE(held.exchange->is_open());
       held.exchange->write("nobody reads this");
       held.exchange->end_stream();
@@ -128,7 +126,7 @@ TEST(HttpStream, AHalfClosedClientIsNoticedAndAnswered) {
   client.send(get("/held"));
   Held held(server);
   client.close_sending_side();
-  EXPECT_TRUE(eventually([&] { return *held.calls == 1; }, kSoon + kSlack));
+  EXPECT_TRUE(eventually([&] { return *held.calls == 1; }, kSoon));
   const Answer answer = client.read_answer();
   EXPECT_EQ(answer.status, 400);
   EXPECT_NE(answer.body.find("client_closed_request"), std::string::npos);
@@ -141,7 +139,7 @@ TEST(HttpStream, AHalfClosedClientIsNoticedAndAnswered) {
   stream.exchange->write("abc");
   EXPECT_NE(streamed.read_for(50ms), "");
   streamed.close_sending_side();
-  EXPECT_TRUE(eventually([&] { return *stream.calls == 1; }, kSoon + kSlack));
+  EXPECT_TRUE(eventually([&] { return *stream.calls == 1; }, kSoon));
   EXPECT_EQ(streamed.read_to_end(), "");
 }
 
@@ -179,7 +177,7 @@ TEST(HttpStream, AClientThatDoesNotReadIsCutAtTheLimit) {
     std::this_thread::sleep_for(1ms);
   }
   EXPECT_GE(written, 1U << 20);
-  EXPECT_TRUE(eventually([&] { return *held.calls == 1; }, kSoon + kSlack));
+  EXPECT_TRUE(eventually([&] { return *held.calls == 1; }, kSoon));
   EXPECT_EQ(held.exchange->queued_bytes(), 0U);
   EXPECT_TRUE(eventually([&] { return server.server().statistics().open_connections == 0; }));
   EXPECT_EQ(server.server().statistics().slow_clients, 1U);
@@ -192,14 +190,14 @@ TEST(HttpStream, AClientThatDoesNotReadIsCutInTime) {
   Held held(server);
   held.exchange->begin_stream(kStreamHead);
   held.exchange->write(std::string(32U << 20, 'x'));
-  EXPECT_TRUE(eventually([&] { return *held.calls == 1; }, 2s));
+  EXPECT_TRUE(eventually([&] { return *held.calls == 1; }, kLate));
   EXPECT_EQ(server.server().statistics().slow_clients, 1U);
   // The same with a whole answer.
   RawClient other = server.connect();
   other.send(get("/held"));
   Held whole(server);
   whole.exchange->respond({.body = std::string(32U << 20, 'x')});
-  EXPECT_TRUE(eventually([&] { return *whole.calls == 1; }, 2s));
+  EXPECT_TRUE(eventually([&] { return *whole.calls == 1; }, kLate));
   EXPECT_TRUE(eventually([&] { return server.server().statistics().open_connections == 0; }));
 }
 
