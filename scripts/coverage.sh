@@ -8,12 +8,12 @@ cd "$(dirname "$0")/.."
 build=build/coverage
 cmake --preset coverage -DKIPP_BUILD_TESTS=ON
 cmake --build --preset coverage -j "${JOBS:-$(nproc)}" \
-  --target kipp_cli base_test gguf_test tokenizer_test chat_test cli_test server_openai_test engine_test gates_test fuzz_replays
+  --target kipp_cli base_test gguf_test tokenizer_test chat_test cli_test server_openai_test engine_test gates_test http_test fuzz_replays
 
 # Processes of one program add to one profile (%m), a new one each run of this script.
 rm -rf "$build/profiles"
 export LLVM_PROFILE_FILE=$PWD/$build/profiles/%4m.profraw
-ctest --preset coverage -R '^(base_test|gguf_test|tokenizer_test|chat_test|cli_test|server_openai_test|twin_artifacts|.*_fuzz_seeds)$'
+ctest --preset coverage -R '^(base_test|gguf_test|tokenizer_test|chat_test|cli_test|server_openai_test|http_test|twin_artifacts|.*_fuzz_seeds)$'
 "$build/tests/engine/engine_test" --gtest_filter='StopMatcher*' --gtest_brief=1
 "$build/tests/gates/gates_test" --gtest_filter='Safetensors*:LoadVectors*' --gtest_brief=1
 KIPP_BINARY=$build/bin/kipp KIPP_DEMO_ARTIFACT=models/kipp-kipp-demo-bf16.gguf \
@@ -24,7 +24,7 @@ KIPP_BINARY=$build/bin/kipp KIPP_DEMO_ARTIFACT=models/kipp-kipp-demo-bf16.gguf \
 llvm-profdata-19 merge -sparse "$build"/profiles/*.profraw -o "$build/coverage.profdata"
 objects=()
 for program in "$build"/bin/kipp "$build"/tests/*/{base,gguf,tokenizer,chat,cli,server_openai,engine,gates}_test \
-  "$build"/tests/fuzz/*_fuzz; do
+  "$build"/tests/server/http/http_test "$build"/tests/fuzz/*_fuzz; do
   if [ -x "$program" ]; then # the pattern of the tests also matches what is not there
     objects+=(-object "$program")
   fi

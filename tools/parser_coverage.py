@@ -36,7 +36,7 @@ PARSERS = {
     "JSON Lines": ("src/cli/input.cc", "src/cli/jsonl.cc", "src/cli/fields.cc", "src/cli/base64.cc"),
     "requests": ("src/cli/request.cc", "src/cli/chat_flags.cc", "src/chat/request.cc", "src/chat/render.cc",
                  "src/chat/prompt.cc"),
-    "HTTP requests": (
+    "JSON of HTTP requests": (
         "src/server/openai/schema.h", "src/server/openai/schema.cc", "src/server/openai/schema_check.cc",
         "src/server/openai/request_steps.cc", "src/server/openai/generation_fields.cc",
         "src/server/openai/chat_fields.cc", "src/server/openai/completion_request.cc",
@@ -50,6 +50,8 @@ PARSERS = {
         "src/tokenizer/bpe.cc", "src/tokenizer/rank_queue.cc", "src/tokenizer/vocabulary.cc",
         "src/tokenizer/token_index.cc", "src/tokenizer/merge_table.cc", "src/tokenizer/byte_alphabet.cc"),
     "detokenizer": ("src/tokenizer/stream_decoder.cc",),
+    "HTTP requests": ("src/server/http/request_head.cc", "src/server/http/request_reader.cc",
+                      "src/server/http/api_keys.cc", "src/server/http/cors.cc"),
     "test vectors": ("src/gates/safetensors.cc", "src/gates/vectors.cc"),
 }
 
@@ -86,6 +88,7 @@ REASONS = {
         "return has_kind(value, part); });":
             "alternatives inside alternatives; no field has them",
         "return false;": _NO_ENUMERATOR, "return {};": _NO_ENUMERATOR},
+    "src/server/http/request_reader.cc": {"default: return 0;": "a connection feeds no reader that has finished"},
 }
 
 
