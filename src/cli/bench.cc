@@ -78,15 +78,9 @@ Result<Setting> prepare(const ModelFile& file, const BenchFlags& flags) {
   if (num_blocks > std::numeric_limits<int32_t>::max()) {
     return make_error(ErrorCode::kCapacity, fmt::format("{} KV blocks are more than any pool holds", num_blocks));
   }
-  ModelOptions options;
-  options.backend = flags.model.backend;
-  options.precision = flags.model.precision;
-  options.num_threads = flags.model.num_threads;
-  options.device = flags.model.device;
+  ModelOptions options = model_options(flags.model);
   options.context = std::min(needed_context(cases), file.info().dimensions.context);
   options.num_blocks = static_cast<int32_t>(num_blocks);
-  options.allow_synthetic = flags.model.allow_synthetic;
-  options.copy_weights = flags.model.copy_weights;
   return Setting{file, flags.plan, std::move(cases), std::move(options)};
 }
 

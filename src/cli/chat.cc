@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "base/draw_seed.h"
 #include "cli/chat_commands.h"
 #include "cli/chat_view.h"
 #include "cli/commands.h"

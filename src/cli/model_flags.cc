@@ -94,15 +94,19 @@ Result<std::unique_ptr<Model>> open_with_progress(const std::filesystem::path& p
   return Model::open(path, options);
 }
 
+ModelOptions model_options(const ModelFlags& flags) {
+  return {.backend = flags.backend,
+          .precision = flags.precision,
+          .num_threads = flags.num_threads,
+          .context = flags.context,
+          .device = flags.device,
+          .allow_synthetic = flags.allow_synthetic,
+          .copy_weights = flags.copy_weights};
+}
+
 Result<std::unique_ptr<Model>> open_model(const ModelFlags& flags) {
   KIPP_ASSIGN(const std::filesystem::path path, artifact_path(flags));
-  return open_with_progress(path, {.backend = flags.backend,
-                                   .precision = flags.precision,
-                                   .num_threads = flags.num_threads,
-                                   .context = flags.context,
-                                   .device = flags.device,
-                                   .allow_synthetic = flags.allow_synthetic,
-                                   .copy_weights = flags.copy_weights});
+  return open_with_progress(path, model_options(flags));
 }
 
 Result<OpenArtifact> open_artifact(const ModelFlags& flags) {

@@ -50,6 +50,9 @@ Result<std::filesystem::path> artifact_path(const ModelFlags& flags);
 // a backend that uploads weights).
 Result<std::unique_ptr<Model>> open_with_progress(const std::filesystem::path& path, ModelOptions options);
 
+// What the flags say of how to open a model.
+ModelOptions model_options(const ModelFlags& flags);
+
 // Errors: those of artifact_path and of Model::open.
 Result<std::unique_ptr<Model>> open_model(const ModelFlags& flags);
 

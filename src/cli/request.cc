@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/draw_seed.h"
 #include "cli/fields.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"

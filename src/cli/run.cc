@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "backend/backend.h"
+#include "base/draw_seed.h"
 #include "cli/answer_json.h"
 #include "cli/commands.h"
 #include "cli/input.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 #include <string>
 #include <string_view>
 
@@ -158,11 +157,6 @@ Result<void> check_sampling(const SamplingChoices& choices) {
   SamplingParams params;
   apply(choices, params);
   return validate(params, kNumTokens);  // generate() checks again, with the tokens that the artifact has
-}
-
-uint64_t draw_seed() {
-  std::random_device device;
-  return (uint64_t{device()} << 32U) | device();
 }
 
 }  // namespace kipp::cli

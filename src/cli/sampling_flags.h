@@ -52,7 +52,4 @@ SamplingChoices layered(const SamplingChoices& below, const SamplingChoices& abo
 // Ranges and ids of what was said. Errors: those of validate().
 Result<void> check_sampling(const SamplingChoices& choices);
 
-// A seed from the operating system, for runs that name none.
-uint64_t draw_seed();
-
 }  // namespace kipp::cli

@@ -72,17 +72,11 @@ Result<std::vector<std::string>> all_keys(const ServeFlags& flags) {
 }
 
 Result<std::unique_ptr<Model>> open_served(const ServeFlags& flags, const std::filesystem::path& path) {
-  const bool on_device = flags.model.backend == "cuda";
-  return open_with_progress(path, {.backend = flags.model.backend,
-                                   .precision = flags.model.precision,
-                                   .num_threads = flags.model.num_threads,
-                                   .context = flags.model.context,
-                                   .num_blocks = flags.num_blocks,
-                                   .kv_share = on_device ? kShareOnDevice : kShareOnHost,
-                                   .max_sequences = flags.max_sequences,
-                                   .device = flags.model.device,
-                                   .allow_synthetic = flags.model.allow_synthetic,
-                                   .copy_weights = flags.model.copy_weights});
+  ModelOptions options = model_options(flags.model);
+  options.num_blocks = flags.num_blocks;
+  options.kv_share = flags.model.backend == "cuda" ? kShareOnDevice : kShareOnHost;
+  options.max_sequences = flags.max_sequences;
+  return open_with_progress(path, std::move(options));
 }
 
 openai::Props props_of(const ServeFlags& flags, Model& model, const ModelFile& file) {

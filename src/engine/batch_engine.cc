@@ -27,11 +27,6 @@ SamplingParams without(SamplingParams params, std::span<const int32_t> ids) {
   return params;
 }
 
-// While stop tokens may not be drawn.
-SamplingParams early_parameters(const BatchRequest& request) {
-  return request.min_tokens > 0 ? without(request.sampling, request.stop_token_ids) : request.sampling;
-}
-
 bool depends_on_history(const SamplingParams& params) {
   return has_repetition_penalty(params) || has_count_penalty(params);
 }
@@ -55,7 +50,7 @@ struct BatchEngine::Choice {
 
 struct BatchEngine::Request {
   BatchRequest asked;
-  SamplingParams early;  // while stop tokens may not be drawn
+  SamplingParams early;  // while stop tokens may not be drawn; with min_tokens
   bool has_history = false;
   bool context_limits = false;
   std::shared_ptr<BatchSink> sink;
@@ -102,8 +97,9 @@ Result<void> BatchEngine::check(const BatchRequest& request) const {
     return invalid(fmt::format("n: expected 1 to {}, found {}", kMaxChoices, request.num_choices));
   }
   if (request.max_tokens == 0) return invalid("max_tokens: expected 1 or more, found 0");
-  if (request.min_tokens < 0)
+  if (request.min_tokens < 0) {
     return invalid(fmt::format("min_tokens: expected 0 or more, found {}", request.min_tokens));
+  }
   if (request.num_logprobs < -1 || request.num_logprobs > kMaxLogprobs) {
     return invalid(fmt::format("logprobs: expected 0 to {}, found {}", kMaxLogprobs, request.num_logprobs));
   }
@@ -120,9 +116,11 @@ Result<void> BatchEngine::check(const BatchRequest& request) const {
                       fmt::format("{} tokens of the prompt and {} of the answer need {} KV blocks, the pool has {}",
                                   num_prompt, room_for(request), blocks, model_.pool.num_blocks()));
   }
-  for (const SamplingParams& params : {request.sampling, early_parameters(request)}) {
-    if (!leaves_a_token({.params = &params, .seed = request.seed}, num_tokens)) return nothing_to_sample();
-  }
+  // If a token is left without the stop tokens, one is left with them.
+  const SamplingParams early =
+      request.min_tokens > 0 ? without(request.sampling, request.stop_token_ids) : SamplingParams();
+  const SamplingParams& strictest = request.min_tokens > 0 ? early : request.sampling;
+  if (!leaves_a_token({.params = &strictest, .seed = request.seed}, num_tokens)) return nothing_to_sample();
   return {};
 }
 
@@ -134,9 +132,13 @@ int32_t BatchEngine::room_for(const BatchRequest& request) const {
 
 Result<void> BatchEngine::add(uint64_t id, BatchRequest request, std::shared_ptr<BatchSink> sink) {
   KIPP_TRY(check(request));
+  return add_checked(id, std::move(request), std::move(sink));
+}
+
+Result<void> BatchEngine::add_checked(uint64_t id, BatchRequest request, std::shared_ptr<BatchSink> sink) {
   auto state = std::make_unique<Request>(Request{.asked = std::move(request), .early = {}, .sink = std::move(sink)});
   const BatchRequest& asked = state->asked;
-  state->early = early_parameters(asked);
+  if (asked.min_tokens > 0) state->early = without(asked.sampling, asked.stop_token_ids);
   const int32_t num_new = room_for(asked);
   state->context_limits = asked.max_tokens != num_new;
   state->has_history = depends_on_history(asked.sampling);

@@ -91,6 +91,8 @@ class BatchEngine {
   Result<void> check(const BatchRequest& request) const;
   // Queues a request under an id of the caller's that no other request has. Errors: those of check().
   Result<void> add(uint64_t id, BatchRequest request, std::shared_ptr<BatchSink> sink);
+  // The same of a request that has passed check(). Errors: kInvalidArgument (an id in use).
+  Result<void> add_checked(uint64_t id, BatchRequest request, std::shared_ptr<BatchSink> sink);
   // Ends what is left of a request, with kCancelled. Unknown ones are ended already.
   void cancel(uint64_t id);
   void cancel_all();

@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "base/draw_seed.h"
+
 namespace kipp::cli {
 namespace {
 

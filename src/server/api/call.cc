@@ -13,7 +13,7 @@ double milliseconds(std::optional<SchedulerTime> from, std::optional<SchedulerTi
   return from && to ? std::chrono::duration<double, std::milli>(*to - *from).count() : 0.0;
 }
 
-openai::Finish finish_of(const BatchEnd& end) {
+openai::Finish finish_reason_of(const BatchEnd& end) {
   if (end.error) return openai::Finish::kError;
   switch (end.reason) {
     case FinishReason::kStop: return openai::Finish::kStop;
@@ -47,9 +47,9 @@ class Call::Sink final : public BatchSink {
                           .message = "the server ended before it came to this request"});
     }
     if (call_->evaluates_only() && end.reason != FinishReason::kCancelled) {
-      return call_->on_end(index_of(end.choice), {.choice = end.choice}, openai::Finish::kLength);
+      return call_->take_end(index_of(end.choice), {.choice = end.choice}, openai::Finish::kLength);
     }
-    call_->on_end(index_of(end.choice), end, finish_of(end));
+    call_->take_end(index_of(end.choice), end, finish_reason_of(end));
   }
   void on_finished(const RequestInfo& info) override { call_->take_finished(prompt_, info); }
 
@@ -62,20 +62,21 @@ class Call::Sink final : public BatchSink {
   size_t prompt_;
 };
 
-Call::Call(CallContext context, const openai::Generation& generation, const std::vector<int32_t>& num_prompt_tokens)
+Call::Call(CallContext context, const openai::Generation& generation, bool is_chat,
+           std::vector<int32_t> num_prompt_tokens)
     : context_(std::move(context)),
       generation_(generation),
-      stream_(openai::stream_options(context_.identity, generation)) {
-  for (const int32_t count : num_prompt_tokens) {
-    parts_.push_back({.num_prompt_tokens = count});
-    usage_.prompt_tokens += count;
-  }
+      is_chat_(is_chat),
+      stream_(openai::stream_options(context_.identity, generation)),
+      num_prompt_tokens_(std::move(num_prompt_tokens)),
+      finishes_(num_choices(), openai::Finish::kError) {
+  for (const int32_t count : num_prompt_tokens_) usage_.prompt_tokens += count;
 }
 
 std::vector<std::shared_ptr<BatchSink>> Call::make_sinks() {
   std::vector<std::shared_ptr<BatchSink>> sinks;
-  sinks.reserve(parts_.size());
-  for (size_t prompt = 0; prompt < parts_.size(); ++prompt) {
+  sinks.reserve(num_prompt_tokens_.size());
+  for (size_t prompt = 0; prompt < num_prompt_tokens_.size(); ++prompt) {
     sinks.push_back(std::make_shared<Sink>(shared_from_this(), prompt));
   }
   return sinks;
@@ -108,25 +109,33 @@ void Call::fail(const openai::ApiError& api_error) {
   failed_ = true;
 }
 
+// The finish of an answer of one choice waits for the timings.
+void Call::take_end(size_t index, const BatchEnd& end, openai::Finish finish) {
+  on_end(index, end);
+  finishes_[index] = finish;
+  if (streams() && num_choices() > 1) send(finish_events(index, finish, nullptr));
+}
+
 void Call::take_finished(size_t prompt, const RequestInfo& info) {
-  if (std::exchange(parts_[prompt].finished, true)) return;
   usage_.cached_tokens += info.num_cached_tokens;
   const RequestTimes& times = info.times;
   timings_.cached_tokens += info.num_cached_tokens;
-  timings_.prompt_tokens += parts_[prompt].num_prompt_tokens - info.num_cached_tokens;
+  timings_.prompt_tokens += num_prompt_tokens_[prompt] - info.num_cached_tokens;
   timings_.prompt_ms = std::max(timings_.prompt_ms, milliseconds(times.first_scheduled, times.first_token));
   timings_.predicted_ms = std::max(timings_.predicted_ms, milliseconds(times.first_token, times.ended));
   timings_.predicted_tokens = usage_.completion_tokens;
-  if (++num_finished_ == parts_.size() && !failed_) complete();
+  if (++num_finished_ == num_prompt_tokens_.size() && !failed_) complete();
 }
 
 void Call::complete() {
-  has_timings_ = true;
   if (!streams()) {
-    context_.exchange->respond({.body = write_json(whole_answer())});
+    context_.exchange->respond({.body = write_json(whole_answer(timings_))});
     return;
   }
-  send(last_events() + std::string(openai::kSseDone));
+  std::string events;
+  if (num_choices() == 1) events = finish_events(0, finishes_[0], &timings_);
+  events += openai::stream_usage(stream_, is_chat_, usage_);
+  send(events + std::string(openai::kSseDone));
   context_.exchange->end_stream();
 }
 

@@ -34,51 +34,48 @@ class Call : public std::enable_shared_from_this<Call> {
 
  protected:
   // num_prompt_tokens: of each prompt.
-  Call(CallContext context, const openai::Generation& generation, const std::vector<int32_t>& num_prompt_tokens);
+  Call(CallContext context, const openai::Generation& generation, bool is_chat, std::vector<int32_t> num_prompt_tokens);
 
   // Of choice `index` of the whole answer: prompt · n + the prompt's choice.
   virtual void on_prompt(size_t prompt, std::span<const SampledToken> logprobs) = 0;
   virtual bool on_token(size_t index, const BatchToken& token) = 0;
-  virtual void on_end(size_t index, const BatchEnd& end, openai::Finish finish) = 0;
+  virtual void on_end(size_t index, const BatchEnd& end) = 0;
+  // Of a stream: the last chunk of a choice.
+  virtual std::string finish_events(size_t index, openai::Finish finish, const openai::Timings* timings) = 0;
   // All choices have ended, without an error.
-  virtual std::string last_events() = 0;  // of a stream, before [DONE]
-  virtual Json whole_answer() const = 0;
+  virtual Json whole_answer(const openai::Timings& timings) const = 0;
 
   // max_tokens 0: only the prompt's log-probabilities are wanted. A token is drawn all the same, for nobody.
   bool evaluates_only() const { return generation_.max_tokens == 0; }
   bool streams() const { return generation_.stream; }
   bool wants_logprobs() const { return generation_.num_logprobs >= 0; }
-  size_t num_choices() const { return parts_.size() * static_cast<size_t>(generation_.n); }
+  size_t num_choices() const { return num_prompt_tokens_.size() * static_cast<size_t>(generation_.n); }
   size_t prompt_of(size_t index) const { return index / static_cast<size_t>(generation_.n); }
   const CallContext& context() const { return context_; }
   const openai::Generation& generation() const { return generation_; }
   openai::Usage& usage() { return usage_; }
   const openai::Usage& usage() const { return usage_; }
   const openai::StreamOptions& stream() const { return stream_; }
-  // Once all choices have ended.
-  const openai::Timings* timings() const { return has_timings_ ? &timings_ : nullptr; }
+  openai::Finish finish_of(size_t index) const { return finishes_[index]; }
   std::vector<openai::TokenLogprob> logprob_of(const SampledToken& token) const;
   void send(std::string events);
 
  private:
   class Sink;
-  struct Part {
-    int32_t num_prompt_tokens;
-    bool finished = false;
-  };
 
-  void take_end(size_t prompt, const BatchEnd& end);
+  void take_end(size_t index, const BatchEnd& end, openai::Finish finish);
   void take_finished(size_t prompt, const RequestInfo& info);
   void fail(const openai::ApiError& error);
   void complete();
 
   CallContext context_;
   openai::Generation generation_;
+  bool is_chat_;
   openai::StreamOptions stream_;
   openai::Usage usage_;
   openai::Timings timings_;
-  bool has_timings_ = false;
-  std::vector<Part> parts_;
+  std::vector<int32_t> num_prompt_tokens_;  // of each prompt
+  std::vector<openai::Finish> finishes_;    // [choices]
   size_t num_finished_ = 0;
   bool begun_ = false;   // the stream's head was sent
   bool failed_ = false;  // the client was told of an error: nothing follows

@@ -70,7 +70,7 @@ class ShownTokens {
 class ChatCall final : public Call {
  public:
   ChatCall(CallContext context, const openai::ChatCompletionRequest& request, const std::vector<int32_t>& prompt_ids)
-      : Call(std::move(context), request.generation, {static_cast<int32_t>(prompt_ids.size())}),
+      : Call(std::move(context), request.generation, true, {static_cast<int32_t>(prompt_ids.size())}),
         think_(this->context().tokenizer.token_to_id(kThink)),
         end_of_think_(this->context().tokenizer.token_to_id(kEndOfThink)),
         one_call_(request.tool_calls && !request.parallel_tool_calls) {
@@ -91,7 +91,6 @@ class ChatCall final : public Call {
     bool in_reasoning;
     ChatMessage message = {.role = Role::kAssistant};
     std::vector<openai::TokenLogprob> tokens = {};
-    openai::Finish finish = openai::Finish::kError;
   };
 
   void on_prompt(size_t, std::span<const SampledToken>) override {}
@@ -106,27 +105,23 @@ class ChatCall final : public Call {
     return !one_call_ || events.empty() || events.back().kind != OutputEvent::Kind::kToolCallEnd;
   }
 
-  void on_end(size_t index, const BatchEnd& end, openai::Finish finish) override {
+  void on_end(size_t index, const BatchEnd& end) override {
     Choice& choice = choices_[index];
     add(choice, choice.shown.finish(end.last_text), {});
-    choice.finish = finish;
-    if (streams() && num_choices() > 1) send(choice.stream.finish(finish, usage(), nullptr));
   }
 
-  std::string last_events() override {
-    std::string events;
-    if (num_choices() == 1) events = choices_[0].stream.finish(choices_[0].finish, usage(), timings());
-    return events + openai::stream_usage(stream(), true, usage());
+  std::string finish_events(size_t index, openai::Finish finish, const openai::Timings* timings) override {
+    return choices_[index].stream.finish(finish, usage(), timings);
   }
 
-  Json whole_answer() const override {
+  Json whole_answer(const openai::Timings& timings) const override {
     std::vector<openai::ChatChoice> choices;
     for (const Choice& choice : choices_) {
-      openai::ChatChoice whole{.message = choice.message, .logprobs = {}, .finish = choice.finish};
+      openai::ChatChoice whole{.message = choice.message, .logprobs = {}, .finish = finish_of(choices.size())};
       if (wants_logprobs()) whole.logprobs = choice.tokens;
       choices.push_back(std::move(whole));
     }
-    return openai::chat_completion_json(context().identity, choices, usage(), timings());
+    return openai::chat_completion_json(context().identity, choices, usage(), &timings);
   }
 
   void add(Choice& choice, const std::vector<OutputEvent>& events, std::vector<openai::TokenLogprob> tokens) {

@@ -9,9 +9,10 @@ namespace {
 class CompletionCall final : public Call {
  public:
   CompletionCall(CallContext context, const openai::CompletionRequest& request, std::vector<CompletionPrompt> prompts)
-      : Call(std::move(context), request.generation, sizes(prompts)),
+      : Call(std::move(context), request.generation, false, sizes(prompts)),
         echo_(request.echo),
-        prompts_(std::move(prompts)) {
+        prompts_(std::move(prompts)),
+        prompt_tokens_(num_choices()) {
     for (size_t i = 0; i < num_choices(); ++i) {
       choices_.push_back({.stream = openai::CompletionStream(stream(), static_cast<int32_t>(i))});
     }
@@ -22,7 +23,6 @@ class CompletionCall final : public Call {
     openai::CompletionStream stream;
     std::string text = {};
     std::vector<openai::TokenLogprob> tokens = {};
-    openai::Finish finish = openai::Finish::kError;
     bool begun = false;
   };
 
@@ -40,7 +40,7 @@ class CompletionCall final : public Call {
       for (openai::TokenLogprob& logprob : logprob_of(token)) tokens.push_back(std::move(logprob));
     }
     const auto n = static_cast<size_t>(generation().n);
-    for (size_t i = prompt * n; i < (prompt + 1) * n; ++i) prompt_tokens_of(i) = tokens;
+    for (size_t i = prompt * n; i < (prompt + 1) * n; ++i) prompt_tokens_[i] = tokens;
   }
 
   bool on_token(size_t index, const BatchToken& token) override {
@@ -49,38 +49,28 @@ class CompletionCall final : public Call {
     return true;
   }
 
-  void on_end(size_t index, const BatchEnd& end, openai::Finish finish) override {
+  void on_end(size_t index, const BatchEnd& end) override {
     begin(index);
     add(index, end.last_text, {});
-    Choice& choice = choices_[index];
-    choice.finish = finish;
-    if (streams() && num_choices() > 1) send(choice.stream.finish(finish, usage(), nullptr));
   }
 
-  std::string last_events() override {
-    std::string events;
-    if (num_choices() == 1) events = choices_[0].stream.finish(choices_[0].finish, usage(), timings());
-    return events + openai::stream_usage(stream(), false, usage());
+  std::string finish_events(size_t index, openai::Finish finish, const openai::Timings* timings) override {
+    return choices_[index].stream.finish(finish, usage(), timings);
   }
 
-  Json whole_answer() const override {
+  Json whole_answer(const openai::Timings& timings) const override {
     std::vector<openai::CompletionChoice> choices;
     for (const Choice& choice : choices_) {
-      openai::CompletionChoice whole{.text = choice.text, .logprobs = {}, .finish = choice.finish};
+      openai::CompletionChoice whole{.text = choice.text, .logprobs = {}, .finish = finish_of(choices.size())};
       if (wants_logprobs()) whole.logprobs = choice.tokens;
       choices.push_back(std::move(whole));
     }
-    return openai::completion_json(context().identity, choices, usage(), timings());
-  }
-
-  std::vector<openai::TokenLogprob>& prompt_tokens_of(size_t index) {
-    prompt_tokens_.resize(num_choices());
-    return prompt_tokens_[index];
+    return openai::completion_json(context().identity, choices, usage(), &timings);
   }
 
   void begin(size_t index) {
     if (std::exchange(choices_[index].begun, true) || !echo_) return;
-    add(index, prompts_[prompt_of(index)].text, std::move(prompt_tokens_of(index)));
+    add(index, prompts_[prompt_of(index)].text, std::move(prompt_tokens_[index]));
   }
 
   void add(size_t index, std::string_view text, std::vector<openai::TokenLogprob> tokens) {
@@ -95,8 +85,8 @@ class CompletionCall final : public Call {
 
   bool echo_;
   std::vector<CompletionPrompt> prompts_;
+  std::vector<std::vector<openai::TokenLogprob>> prompt_tokens_;  // [choices] empty without echo or log-probabilities
   std::vector<Choice> choices_;
-  std::vector<std::vector<openai::TokenLogprob>> prompt_tokens_;  // [choices] with echo and log-probabilities
 };
 
 }  // namespace

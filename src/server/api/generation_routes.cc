@@ -1,11 +1,11 @@
 // The routes of ApiServer that read a prompt: to tokens, and from there to the service or back to the client.
 #include <chrono>
 #include <limits>
-#include <random>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/draw_seed.h"
 #include "gguf/model_file.h"
 #include "kipp/chat.h"
 #include "server/api/api_server.h"
@@ -24,11 +24,6 @@ ApiResult<std::vector<int32_t>> encode(const Tokenizer& tokenizer, const std::st
   auto ids = tokenizer.encode(text, {.special_tokens = plain ? SpecialTokens::kPlain : SpecialTokens::kParse});
   if (ids) return *std::move(ids);
   return openai::refuse(std::move(param), "invalid_value", ids.error().message);
-}
-
-uint64_t draw_seed() {
-  std::random_device random;
-  return (uint64_t{random()} << 32U) | random();
 }
 
 ApiError of_refusal(const Refusal& refusal) {

@@ -147,7 +147,7 @@ void GenerationService::note_finished(bool had_token) {
 void GenerationService::admit(Submission submission) {
   BatchSink& sink = *submission.order.sink;
   const int32_t num_choices = submission.order.request.num_choices;
-  const auto added = engine_->add(submission.id, std::move(submission.order.request), submission.order.sink);
+  const auto added = engine_->add_checked(submission.id, std::move(submission.order.request), submission.order.sink);
   if (added) return;
   for (int32_t c = 0; c < num_choices; ++c) sink.on_end({.choice = c, .error = added.error()});
   sink.on_finished({.id = submission.id});
