@@ -48,6 +48,12 @@ class TestPool {
       : TestPool(sequences, order_of(sequences, placement)) {}
 
   PagedKv kv() const { return {pool_.get() + kGap, kBlockStride, tables_.get(), table_stride_}; }
+  // All of the memory, and where in it what kv() calls block b begins.
+  std::vector<uint16_t> read() const { return pool_.read(); }
+  static int64_t offset_of(int64_t block) { return kGap + block * kBlockStride; }
+  int32_t block_of(int32_t sequence, int32_t index) const {
+    return tables_.read()[static_cast<size_t>(sequence * table_stride_ + index)];
+  }
 
  private:
   static constexpr int64_t kGap = 64;  // before, between and after blocks

@@ -135,11 +135,16 @@ struct Variant {
   const char* name;
   bool many = false;  // the kernel that leaves partial sums, and the one that gates them
   int32_t mates = 0, row_tiles = 0;
+  int32_t blocks_of_sm = 0, stages = 0;
 };
 
 GeneratedPlan plan_for(const DeviceMatrix& matrix, int32_t num_rows, const Variant& variant) {
   if (variant.many) return plan_many_rows(matrix, kSms);
   GeneratedPlan plan = plan_generated_matmul(matrix, num_rows, kSms);
+  if (plan.stream.num_blocks > 0 && variant.stages > 0) {
+    plan.stream.num_blocks = std::min(variant.blocks_of_sm * kSms, matrix.padded_rows / kTileRows);
+    plan.stream.stages = std::min(variant.stages, most_stream_stages(matrix, num_rows, variant.blocks_of_sm));
+  }
   ClusterPlan& cluster = plan.cluster;
   if (cluster.num_clusters == 0) return plan;
   const ClusterPlan planned = cluster;
@@ -177,6 +182,13 @@ struct Layer {
                              context);
            });
   }
+  // One of them, over and over.
+  float time_of(int32_t product, int32_t num_rows, const Variant& variant) const {
+    const auto& copies = products[static_cast<size_t>(product)].copies;
+    return time_us(24, [&](int32_t i, const LaunchContext& context) {
+      return multiply(copies[static_cast<size_t>(i) % copies.size()], product == 2, num_rows, variant, context);
+    });
+  }
 
  private:
   cudaError_t multiply(const DeviceMatrix& matrix, bool gates, int32_t num_rows, const Variant& variant,
@@ -206,6 +218,25 @@ void run_layer(const char* name, int32_t hidden, int32_t query_width, int32_t qk
         const float us = layer.time(num_rows, variant);
         std::printf("%-10s type %d %5d rows, %-20s %8.2f us a layer, %7.0f GB/s\n", name, static_cast<int>(type),
                     num_rows, variant.name, us, layer.bytes / us * 1e-3);
+      }
+    }
+  }
+}
+
+// How the streaming kernel is cut.
+void run_streams(const char* name, int32_t hidden, int32_t query_width, int32_t qkv_width, int32_t ffn) {
+  for (const WeightType type : {WeightType::kBf16, WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
+    const Layer layer(type, hidden, query_width, qkv_width, ffn);
+    const auto print = [&](const Variant& variant) {
+      std::printf("%-10s type %d, %d blocks, %d stages: layer %7.2f us; qkv, out, gate and up, down:", name,
+                  static_cast<int>(type), variant.blocks_of_sm, variant.stages, layer.time(1, variant));
+      for (int32_t i = 0; i < 4; ++i) std::printf(" %6.2f", layer.time_of(i, 1, variant));
+      std::printf("\n");
+    };
+    print({.name = "planned"});
+    for (const int32_t blocks : {1, 2, 3}) {
+      for (const int32_t stages : {2, 3, 4, 6, 8}) {
+        print({.name = "stream", .blocks_of_sm = blocks, .stages = stages});
       }
     }
   }
@@ -246,7 +277,8 @@ void run_layers(std::initializer_list<int32_t> rows, std::initializer_list<Varia
 }  // namespace
 }  // namespace kipp::cuda
 
-// layer: only the products of a layer, one kernel beside the other; shapes: those of the cluster kernel.
+// layer: only the products of a layer, one kernel beside the other; streams, shapes: cuts of the
+// streaming kernel, shapes of the cluster kernel.
 int main(int count, char** arguments) {
   using kipp::WeightType;
   using kipp::cuda::run;
@@ -256,6 +288,11 @@ int main(int count, char** arguments) {
     kipp::cuda::run_layers(
         {16, 32, 64},
         {{.name = "partial sums", .many = true}, {.name = "clusters"}, {.name = "clusters, one mate", .mates = 1}});
+    return 0;
+  }
+  if (std::strcmp(what, "streams") == 0) {
+    kipp::cuda::run_streams("4B", 2560, 4096, 6144, 9728);
+    kipp::cuda::run_streams("0.6B", 1024, 2048, 4096, 3072);
     return 0;
   }
   if (std::strcmp(what, "shapes") == 0) {

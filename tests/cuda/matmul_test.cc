@@ -229,6 +229,15 @@ std::vector<GeneratedPlan> cluster_plans() {
   return plans;
 }
 
+// The streaming kernel with one tile a warp and with many rounds, rings short and long.
+std::vector<GeneratedPlan> stream_plans() {
+  std::vector<GeneratedPlan> plans;
+  for (const int32_t num_blocks : {1, 3, 1000}) {
+    for (const int32_t stages : {1, 2, 5}) plans.push_back({.stream = {num_blocks, stages}});
+  }
+  return plans;
+}
+
 std::string described(WeightType type, int32_t num_rows, const GeneratedPlan& plan) {
   return "type " + std::to_string(static_cast<int>(type)) + ", " + std::to_string(num_rows) +
          " rows: " + std::to_string(plan.cluster.tokens) + " tokens, " + std::to_string(plan.cluster.row_tiles) +
@@ -245,21 +254,22 @@ TEST_F(CudaMatmulTest, AllKernelsOfGeneratedRowsAgree) {
   for (const WeightType type : kTypes) {
     for (const auto& [rows, columns] : {std::pair{130, 256}, {300, 2560}, {1400, 1472}}) {
       const PackedMatrix packed(draw, type, rows, columns);
-      for (const int32_t num_rows : {3, 8, 9, 24, 47, 64, 70}) {
+      for (const int32_t num_rows : {1, 2, 3, 4, 5, 8, 9, 24, 47, 64, 70}) {
         const std::vector<float> x = draw.floats(static_cast<size_t>(num_rows * columns), 2.0F);
         const SplitActivations split(x, num_rows, columns);
         const std::vector<float> expected =
             generated(packed, split, num_rows, {.num_partials = kNumSlices, .row_tiles = 1});
         std::vector<GeneratedPlan> plans = {{.num_partials = kNumSlices, .row_tiles = 2}};
-        if (major_ >= 9 && can_stream(packed.matrix, num_rows)) {
-          for (const int32_t num_blocks : {3, 1000}) plans.push_back({.num_blocks = num_blocks});
+        if (major_ >= 9 && num_rows <= 8) {
+          for (const GeneratedPlan& plan : stream_plans()) plans.push_back(plan);
         }
         if (has_clusters()) {
           for (const GeneratedPlan& plan : cluster_plans()) plans.push_back(plan);
         }
         for (const GeneratedPlan& plan : plans) {
           ASSERT_TRUE(same_bits(generated(packed, split, num_rows, plan), expected))
-              << described(type, num_rows, plan) << ", " << plan.num_blocks << " blocks";
+              << described(type, num_rows, plan) << "; " << plan.stream.num_blocks << " blocks, " << plan.stream.stages
+              << " stages";
         }
       }
     }
@@ -298,7 +308,7 @@ TEST_F(CudaMatmulTest, HopperLeavesNoPartialSums) {
       for (int32_t num_rows = 1; num_rows <= 256; ++num_rows) {
         const GeneratedPlan plan = plan_generated_matmul(matrix, num_rows, kSms);
         ASSERT_EQ(plan.num_partials, 1) << rows << " × " << columns << ", " << num_rows << " rows";
-        ASSERT_EQ(plan.cluster.num_clusters > 0, !can_stream(matrix, num_rows)) << num_rows << " rows";
+        ASSERT_NE(plan.cluster.num_clusters > 0, plan.stream.num_blocks > 0) << num_rows << " rows";
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/cuda/kernels/matmul.h"
 #include "backend/cuda/kernels/pack_weights.h"
 #include "cuda/device_array.h"
 #include "ops/operator_fixture.h"

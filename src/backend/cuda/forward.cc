@@ -18,6 +18,9 @@ uint16_t* bits_of(const __half* values) {
   return reinterpret_cast<uint16_t*>(const_cast<__half*>(values));
 }
 
+// With more rows than these, a kernel that makes all rows' heads pays.
+constexpr int32_t kMostRowsThatAttentionProjects = 8;
+
 class Pass {
  public:
   Pass(const PassContext& context, const StepShape& shape, const StepTables& tables, KernelCounts& counts)
@@ -26,15 +29,20 @@ class Pass {
         w_(context.workspace),
         shape_(shape),
         tables_(tables),
+        attention_makes_heads_(shape.num_prompt == 0 && shape.num_generated <= kMostRowsThatAttentionProjects &&
+                               shape.num_generated == shape.num_sequences),
         kernels_(context, counts) {}
 
   Result<void> run();
 
  private:
   std::vector<RowGroup> groups() const;
-  void attention_input(const RowGroup& group, int32_t layer, const Sums* delta);
+  bool all_are_heads(const RowGroup& group) const;
+  void attention_input(const RowGroup& group, int32_t layer, const Sums& delta);
+  ProjectedHeads projected_heads(const RowGroup& group, int32_t layer, const Sums& projected) const;
   void attention(const RowGroup& group, int32_t layer);
   void rest_of_layer(const RowGroup& group, int32_t layer);
+  void head_input(const RowGroup& group, const Sums& delta);
   void head(const RowGroup& group);
 
   const PassContext& c_;
@@ -42,6 +50,9 @@ class Pass {
   Workspace& w_;
   const StepShape& shape_;
   const StepTables& tables_;
+  bool attention_makes_heads_;  // q, and the new K and V: possible if no row attends to another's
+  Sums projected_;              // then: what it makes them of
+  NormedRows norm_of_head_;     // of generated rows; without residual: they are normalised
   KernelSequence kernels_;
 };
 
@@ -55,7 +66,7 @@ Result<void> Pass::run() {
   kernels_.start(KernelClass::kRotaryAngles, [&](const LaunchContext& launch) {
     return rotary_angles({tables_.positions, c_.frequencies, w_.angles, shape_.num_rows()}, launch);
   });
-  for (const RowGroup& group : groups) attention_input(group, 0, nullptr);
+  for (const RowGroup& group : groups) attention_input(group, 0, {});
   for (int32_t layer = 0; layer < dims_.num_layers; ++layer) {
     for (const RowGroup& group : groups) attention(group, layer);
     for (const RowGroup& group : groups) rest_of_layer(group, layer);
@@ -78,22 +89,27 @@ std::vector<RowGroup> Pass::groups() const {
   return groups;
 }
 
-// From the residual stream, which takes `delta` in first, to this layer's q, and its K and V in the pool.
-void Pass::attention_input(const RowGroup& group, int32_t layer_index, const Sums* delta) {
+ProjectedHeads Pass::projected_heads(const RowGroup& group, int32_t layer_index, const Sums& projected) const {
   const DeviceLayer& layer = c_.weights.layers[static_cast<size_t>(layer_index)];
-  kernels_.norm(group, layer.attention_norm, delta);
-  const Sums projected =
-      kernels_.multiply(group, layer.query_key_value, {w_.normed, group.first_row, layer.attention_norm.scale});
+  return {.sums = projected.first,
+          .partial_stride = projected.partial_stride,
+          .num_partials = projected.num_partials,
+          .width = layer.query_key_value.rows,
+          .query_norm = layer.query_norm,
+          .key_norm = layer.key_norm,
+          .epsilon = dims_.rms_norm_epsilon,
+          .angles = w_.angles + int64_t{group.first_row} * (dims_.head_dim / 2)};
+}
+
+// From the residual stream, which takes `delta` in first, to this layer's q, and its K and V in the pool.
+void Pass::attention_input(const RowGroup& group, int32_t layer_index, const Sums& delta) {
+  const DeviceLayer& layer = c_.weights.layers[static_cast<size_t>(layer_index)];
+  const Input x = kernels_.norm_for(group, layer.query_key_value, layer.attention_norm, delta);
+  projected_ = kernels_.multiply(group, layer.query_key_value, x);
+  if (attention_makes_heads_) return;
   const int64_t row = group.first_row;
   kernels_.start(KernelClass::kQueryKeyValue, [&](const LaunchContext& launch) {
-    return query_key_value({.projected = projected.first,
-                            .partial_stride = projected.partial_stride,
-                            .num_partials = projected.num_partials,
-                            .width = layer.query_key_value.rows,
-                            .query_norm = layer.query_norm,
-                            .key_norm = layer.key_norm,
-                            .epsilon = dims_.rms_norm_epsilon,
-                            .angles = w_.angles + row * (dims_.head_dim / 2),
+    return query_key_value({.heads = projected_heads(group, layer_index, projected_),
                             .places = {.positions = tables_.positions + row,
                                        .sequences = tables_.sequences + row,
                                        .block_tables = tables_.block_tables,
@@ -114,20 +130,24 @@ void Pass::attention(const RowGroup& group, int32_t layer) {
   const int64_t row = group.first_row;
   const Activations out = w_.attended.from_row(group.first_row);
   if (group.generated) {
-    kernels_.start(KernelClass::kAttentionGenerated, [&](const LaunchContext& launch) {
-      return attention_generated({.kv = kv,
-                                  .q = w_.q + row * dims_.query_width(),
-                                  .positions = tables_.positions + row,
-                                  .sequences = tables_.sequences + row,
-                                  .settled = tables_.settled + row,
-                                  .high = bits_of(out.high),
-                                  .low = bits_of(out.low),
-                                  .workspace = w_.attention,
-                                  .workspace_rows = w_.attention_rows,
-                                  .num_rows = group.num_rows,
-                                  .num_query_heads = dims_.num_query_heads,
-                                  .max_context = shape_.max_blocks * kBlockPositions},
-                                 launch);
+    const KernelClass kernel =
+        attention_makes_heads_ ? KernelClass::kAttentionFromProjection : KernelClass::kAttentionGenerated;
+    kernels_.start(kernel, [&](const LaunchContext& launch) {
+      return attention_generated(
+          {.kv = kv,
+           .q = w_.q + row * dims_.query_width(),
+           .positions = tables_.positions + row,
+           .sequences = tables_.sequences + row,
+           .settled = tables_.settled + row,
+           .high = bits_of(out.high),
+           .low = bits_of(out.low),
+           .workspace = w_.attention,
+           .workspace_rows = w_.attention_rows,
+           .num_rows = group.num_rows,
+           .num_query_heads = dims_.num_query_heads,
+           .max_context = shape_.max_blocks * kBlockPositions,
+           .heads = attention_makes_heads_ ? projected_heads(group, layer, projected_) : ProjectedHeads{}},
+          launch);
     });
     return;
   }
@@ -145,22 +165,35 @@ void Pass::attention(const RowGroup& group, int32_t layer) {
 // What follows a layer's attention, and what comes before the next one's.
 void Pass::rest_of_layer(const RowGroup& group, int32_t layer_index) {
   const DeviceLayer& layer = c_.weights.layers[static_cast<size_t>(layer_index)];
-  const Sums attended = kernels_.multiply(group, layer.output, {w_.attended, group.first_row, kAttentionScale});
-  kernels_.norm(group, layer.ffn_norm, &attended);
-  kernels_.gate_and_up(group, layer.gate_up, {w_.normed, group.first_row, layer.ffn_norm.scale});
-  const Sums delta = kernels_.multiply(group, layer.down, {w_.activated, group.first_row, kSwigluScale});
+  const Sums attended = kernels_.add_product(group, layer.output, {w_.attended, group.first_row, kAttentionScale});
+  kernels_.gate_and_up(group, layer.gate_up, kernels_.norm_for(group, layer.gate_up, layer.ffn_norm, attended));
+  const Sums delta = kernels_.add_product(group, layer.down, {w_.activated, group.first_row, kSwigluScale});
   if (layer_index + 1 < dims_.num_layers) {
-    attention_input(group, layer_index + 1, &delta);
+    attention_input(group, layer_index + 1, delta);
   } else {
-    kernels_.norm(group, c_.weights.output_norm, &delta);
+    head_input(group, delta);
+  }
+}
+
+bool Pass::all_are_heads(const RowGroup& group) const {
+  return group.num_heads == (group.generated ? shape_.num_generated : shape_.num_prompt);
+}
+
+// From the residual stream, which takes `delta` in first, to what the head reads where all rows of the class are head
+// rows; the head's kernel may do that itself, if the group is all of the class.
+void Pass::head_input(const RowGroup& group, const Sums& delta) {
+  const DeviceNorm& norm = c_.weights.output_norm;
+  if (group.generated && all_are_heads(group) && group.num_rows == shape_.num_generated) {
+    norm_of_head_ = kernels_.norm_for(group, c_.weights.head, norm, delta).norm;
+  } else {
+    kernels_.norm(group, norm, delta);
   }
 }
 
 // Only rows that need logits pay for the head.
 void Pass::head(const RowGroup& group) {
   if (group.num_heads == 0) return;
-  // Where all rows of the class are head rows, the norm after the last layer was theirs.
-  const bool all = group.num_heads == (group.generated ? shape_.num_generated : shape_.num_prompt);
+  const bool all = all_are_heads(group);
   if (!all) kernels_.head_norm(group, tables_.head_rows + group.first_head);
   const TermBuffer& buffer = all ? w_.normed : w_.head_normed;
   const int32_t first_of_all = group.generated ? 0 : group.first_row;
@@ -168,8 +201,9 @@ void Pass::head(const RowGroup& group) {
   for (int32_t h = 0; h < group.num_heads; h += kMaxHeadGroup) {
     RowGroup part = group;
     part.num_rows = std::min(kMaxHeadGroup, group.num_heads - h);
-    kernels_.multiply_head(part, {buffer, first_row + h, c_.weights.output_norm.scale},
-                           w_.logits + int64_t{group.first_head + h} * dims_.vocab);
+    kernels_.multiply_head(
+        part, {buffer, first_row + h, c_.weights.output_norm.scale, group.generated ? norm_of_head_ : NormedRows{}},
+        w_.logits + int64_t{group.first_head + h} * dims_.vocab);
   }
 }
 

@@ -18,24 +18,21 @@ KernelClass of_type(KernelClass bf16, WeightType type) {
 }
 
 KernelClass class_of(const GeneratedPlan& plan, WeightType type) {
-  if (plan.num_blocks > 0) return of_type(KernelClass::kMatmulStreamBf16, type);
+  if (plan.stream.num_blocks > 0) return of_type(KernelClass::kMatmulStreamBf16, type);
   if (plan.cluster.num_clusters > 0) return of_type(KernelClass::kMatmulClusterBf16, type);
   return of_type(plan.row_tiles > 0 ? KernelClass::kMatmulManyBf16 : KernelClass::kMatmulFewBf16, type);
 }
 
 }  // namespace
 
-// The residual stream of the group's rows takes `delta` in and is normalised.
-void KernelSequence::norm(const RowGroup& group, const DeviceNorm& norm, const Sums* delta) {
-  const Sums none{};
-  const Sums& sums = delta == nullptr ? none : *delta;
+void KernelSequence::norm(const RowGroup& group, const DeviceNorm& norm, const Sums& delta) {
   const Activations out = context_.workspace.normed.from_row(group.first_row);
   start(KernelClass::kResidualNorm, [&](const LaunchContext& launch) {
     return residual_norm({.residual = context_.workspace.residual + int64_t{group.first_row} * context_.dims.hidden,
-                          .delta = sums.first,
-                          .partial_stride = sums.partial_stride,
-                          .num_partials = sums.num_partials,
-                          .store_residual = sums.first != nullptr,
+                          .delta = delta.first,
+                          .partial_stride = delta.partial_stride,
+                          .num_partials = delta.num_partials,
+                          .store_residual = delta.first != nullptr,
                           .rows = nullptr,
                           .weight = norm.weight,
                           .epsilon = context_.dims.rms_norm_epsilon,
@@ -49,6 +46,25 @@ void KernelSequence::norm(const RowGroup& group, const DeviceNorm& norm, const S
   });
 }
 
+Input KernelSequence::norm_for(const RowGroup& group, const DeviceMatrix& reader, const DeviceNorm& norm,
+                               const Sums& delta) {
+  Input input{context_.workspace.normed, group.first_row, norm.scale};
+  if (group.generated && delta.first == nullptr && can_normalise(reader, plan(group, reader), group.num_rows)) {
+    input.norm = {.residual = context_.workspace.residual + int64_t{group.first_row} * context_.dims.hidden,
+                  .weight = norm.weight,
+                  .width = context_.dims.hidden,
+                  .epsilon = context_.dims.rms_norm_epsilon,
+                  .scale = norm.scale};
+    return input;
+  }
+  this->norm(group, norm, delta);
+  return input;
+}
+
+GeneratedPlan KernelSequence::plan(const RowGroup& group, const DeviceMatrix& matrix) const {
+  return plan_generated_matmul(matrix, group.num_rows, context_.device.num_sms);
+}
+
 MatmulArgs KernelSequence::product(const RowGroup& group, const DeviceMatrix& matrix, const Input& x) const {
   const bool fp16_tiles = !group.generated || matrix.type == WeightType::kBf16;
   return {.matrix = matrix,
@@ -56,7 +72,8 @@ MatmulArgs KernelSequence::product(const RowGroup& group, const DeviceMatrix& ma
           .to = {},
           .out_scale = 1.0F / x.scale / (fp16_tiles ? matrix.fp16_scale : 1.0F),
           .num_rows = group.num_rows,
-          .swiglu = false};
+          .swiglu = false,
+          .norm = x.norm};
 }
 
 // Rows of sums, one behind the other, in context_.workspace.projected.
@@ -69,6 +86,18 @@ Sums KernelSequence::multiply(const RowGroup& group, const DeviceMatrix& matrix,
   if (group.generated) return multiply_generated(args);
   multiply_prompt(args, x.buffer);
   return {context_.workspace.projected, 0, 1};
+}
+
+Sums KernelSequence::add_product(const RowGroup& group, const DeviceMatrix& matrix, const Input& x) {
+  if (!group.generated || leaves_partials(group, matrix)) return multiply(group, matrix, x);
+  const int32_t hidden = context_.dims.hidden;
+  MatmulArgs args = product(group, matrix, x);
+  args.to = {.out = context_.workspace.residual + int64_t{group.first_row} * hidden,
+             .stride = hidden,
+             .width = hidden,
+             .accumulate = true};
+  multiply_generated(args);
+  return {};
 }
 
 Sums KernelSequence::multiply_generated(const MatmulArgs& args) {
@@ -168,7 +197,7 @@ void KernelSequence::multiply_head(const RowGroup& group, const Input& x, float*
 }
 
 bool KernelSequence::leaves_partials(const RowGroup& group, const DeviceMatrix& matrix) const {
-  return plan_generated_matmul(matrix, group.num_rows, context_.device.num_sms).num_partials > 1;
+  return plan(group, matrix).num_partials > 1;
 }
 
 Result<void> KernelSequence::finish() const {
@@ -199,14 +228,31 @@ bool is_possible(KernelClass kernel, const Device& device, QuantScheme scheme) {
 }
 
 const char* kernel_name(KernelClass kernel) {
-  constexpr std::array kNames = {"embedding",           "rotary_angles",       "residual_norm",
-                                 "matmul_stream_bf16",  "matmul_stream_q8_0",  "matmul_stream_affine4_gs32",
-                                 "matmul_few_bf16",     "matmul_few_q8_0",     "matmul_few_affine4_gs32",
-                                 "matmul_cluster_bf16", "matmul_cluster_q8_0", "matmul_cluster_affine4_gs32",
-                                 "matmul_many_bf16",    "matmul_many_q8_0",    "matmul_many_affine4_gs32",
-                                 "matmul_prompt",       "dequantize_q8_0",     "dequantize_affine4_gs32",
-                                 "query_key_value",     "attention_generated", "attention_prompt",
-                                 "swiglu_partials",     "sum_partials",        "sample",
+  constexpr std::array kNames = {"embedding",
+                                 "rotary_angles",
+                                 "residual_norm",
+                                 "matmul_stream_bf16",
+                                 "matmul_stream_q8_0",
+                                 "matmul_stream_affine4_gs32",
+                                 "matmul_few_bf16",
+                                 "matmul_few_q8_0",
+                                 "matmul_few_affine4_gs32",
+                                 "matmul_cluster_bf16",
+                                 "matmul_cluster_q8_0",
+                                 "matmul_cluster_affine4_gs32",
+                                 "matmul_many_bf16",
+                                 "matmul_many_q8_0",
+                                 "matmul_many_affine4_gs32",
+                                 "matmul_prompt",
+                                 "dequantize_q8_0",
+                                 "dequantize_affine4_gs32",
+                                 "query_key_value",
+                                 "attention_generated",
+                                 "attention_from_projection",
+                                 "attention_prompt",
+                                 "swiglu_partials",
+                                 "sum_partials",
+                                 "sample",
                                  "stateless_attention"};
   static_assert(kNames.size() == static_cast<size_t>(KernelClass::kCount));
   return kernel == KernelClass::kCount ? "nothing" : kNames[static_cast<size_t>(kernel)];

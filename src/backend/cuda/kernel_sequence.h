@@ -36,6 +36,7 @@ enum class KernelClass : uint8_t {
   kDequantizeAffine4,
   kQueryKeyValue,
   kAttentionGenerated,
+  kAttentionFromProjection,
   kAttentionPrompt,
   kSwiglu,
   kSumPartials,
@@ -71,16 +72,18 @@ struct RowGroup {
 
 // Sums that a product left, for the kernel that reads them next.
 struct Sums {
-  const float* first;  // of the group's first row; null: none
-  int64_t partial_stride;
-  int32_t num_partials;
+  const float* first = nullptr;  // of the group's first row; null: none
+  int64_t partial_stride = 0;
+  int32_t num_partials = 0;
 };
 
-// What a product reads: rows of a buffer, and the power of two that they are multiplied with.
+// What a product reads: rows of a buffer, and the power of two that they are multiplied with; or rows of the residual
+// stream that its kernel normalises itself.
 struct Input {
   const TermBuffer& buffer;
   int32_t first_row;
   float scale;
+  NormedRows norm = {};
 };
 
 class KernelSequence {
@@ -97,12 +100,17 @@ class KernelSequence {
     ++counts_[static_cast<size_t>(kernel)];
   }
 
-  // The residual stream of the group's rows takes `delta` in (null: nothing) and is normalised into workspace.normed.
-  void norm(const RowGroup& group, const DeviceNorm& norm, const Sums* delta);
+  // The residual stream of the group's rows takes `delta` in and is normalised into workspace.normed.
+  void norm(const RowGroup& group, const DeviceNorm& norm, const Sums& delta);
+  // The same for a product with `reader`, whose kernel may be able to do it: then nothing is started. The rows from
+  // `group.first_row` of the residual stream must not change until that product has been started.
+  Input norm_for(const RowGroup& group, const DeviceMatrix& reader, const DeviceNorm& norm, const Sums& delta);
   // Only the group's head rows, into workspace.head_normed. rows: [num_heads] on the device.
   void head_norm(const RowGroup& group, const int32_t* rows);
   // Rows of sums, one behind the other, in workspace.projected.
   Sums multiply(const RowGroup& group, const DeviceMatrix& matrix, const Input& x);
+  // A product that the residual stream takes in: at once, or by the norm that gets what is returned.
+  Sums add_product(const RowGroup& group, const DeviceMatrix& matrix, const Input& x);
   // From the normalised stream to the gated activation, in workspace.activated.
   void gate_and_up(const RowGroup& group, const DeviceMatrix& matrix, const Input& x);
   // Logits of group.num_rows rows of x, at most kMaxHeadGroup.
@@ -115,6 +123,7 @@ class KernelSequence {
   MatmulArgs product(const RowGroup& group, const DeviceMatrix& matrix, const Input& x) const;
   Sums multiply_generated(const MatmulArgs& args);
   void multiply_prompt(MatmulArgs args, const TermBuffer& x);
+  GeneratedPlan plan(const RowGroup& group, const DeviceMatrix& matrix) const;
   bool leaves_partials(const RowGroup& group, const DeviceMatrix& matrix) const;
 
   const PassContext& context_;

@@ -94,7 +94,7 @@ Result<void> StatelessPass::run() {
   for (int32_t l = 0; l < c_.dims.num_layers; ++l) {
     layer(c_.weights.layers[static_cast<size_t>(l)]);
     const Sums delta{w_.projected, 0, 1};
-    kernels_.norm(all_, c_.weights.output_norm, &delta);  // takes the layer's output in; the norm counts after the last
+    kernels_.norm(all_, c_.weights.output_norm, delta);  // takes the layer's output in; the norm counts after the last
     KIPP_TRY(show_residual(l));
   }
   KIPP_TRY(show_final_hidden());
@@ -103,7 +103,7 @@ Result<void> StatelessPass::run() {
 }
 
 void StatelessPass::layer(const DeviceLayer& layer) {
-  kernels_.norm(all_, layer.attention_norm, nullptr);
+  kernels_.norm(all_, layer.attention_norm, {});
   const Sums projected = kernels_.multiply(all_, layer.query_key_value, {w_.normed, 0, layer.attention_norm.scale});
   kernels_.start(KernelClass::kStatelessAttention, [&](const LaunchContext& launch) {
     return split_heads({.projected = projected.first,
@@ -132,7 +132,7 @@ void StatelessPass::layer(const DeviceLayer& layer) {
                                launch);
   });
   const Sums attended = kernels_.multiply(all_, layer.output, {w_.attended, 0, kAttentionScale});
-  kernels_.norm(all_, layer.ffn_norm, &attended);
+  kernels_.norm(all_, layer.ffn_norm, attended);
   kernels_.gate_and_up(all_, layer.gate_up, {w_.normed, 0, layer.ffn_norm.scale});
   kernels_.multiply(all_, layer.down, {w_.activated, 0, kSwigluScale});
 }

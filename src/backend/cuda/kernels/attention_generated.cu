@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "backend/cuda/kernels/attention_mma.cuh"
+#include "backend/cuda/kernels/heads.cuh"
 #include "backend/cuda/scales.h"
 
 namespace kipp::cuda {
@@ -22,6 +23,7 @@ constexpr int32_t kWeightTerms = 2;
 constexpr uint32_t kTileBytes = kTilePositions * kRowBytes;  // of keys; as many of values follow
 constexpr uint32_t kStageBytes = 2 * kTileBytes;
 constexpr size_t kSharedBytes = size_t{kWarps} * kStages * kStageBytes;
+constexpr int32_t kQueryStride = kHeadDim + 8;  // of heads in shared memory: all banks take part in reading them
 
 // How a row's positions are cut depends on its own position only. Short contexts need no merging of chunks, long ones
 // enough of them to occupy a device, and few enough for one block to merge.
@@ -72,10 +74,12 @@ struct Chunk {
   int32_t block_id;    // lane i: of the chunk's i-th block
 };
 
+// q: [kGroup][stride].
 template <int kGroup>
-__device__ void load_query(uint32_t (&terms)[kHeadDim / 16][2][kQueryTerms], const float* q, int32_t lane) {
+__device__ void load_query(uint32_t (&terms)[kHeadDim / 16][2][kQueryTerms], const float* q, int32_t stride,
+                           int32_t lane) {
   const int32_t head = lane >> 2;
-  const auto* row = reinterpret_cast<const float2*>(q + head * kHeadDim) + (lane & 3);
+  const auto* row = reinterpret_cast<const float2*>(q + head * stride) + (lane & 3);
 #pragma unroll
   for (int i = 0; i < kHeadDim / 16; ++i) {
 #pragma unroll
@@ -307,6 +311,40 @@ __device__ Quad merge_chunks(const float2* sums, const float4* values, int32_t n
   return quad;
 }
 
+// The norms of the heads that this block makes, read before the kernels before have ended.
+struct HeadNorms {
+  float query[kLaneElements], key[kLaneElements];
+};
+
+// The group's query heads to q [kGroup][kQueryStride] in shared memory, and, by the block of the row's last position,
+// that position's K and V to the pool.
+template <int kGroup>
+__device__ void make_heads(float* q, const AttentionGeneratedArgs& args, const HeadNorms& norms, const Chunk& chunk,
+                           bool is_last_chunk, int32_t lane) {
+  const auto row = static_cast<int64_t>(blockIdx.z);
+  const auto kv_head = static_cast<int32_t>(blockIdx.y);
+  const int32_t num_heads = is_last_chunk ? kGroup + 2 : kGroup;
+  for (int32_t h = static_cast<int32_t>(threadIdx.x / 32); h < num_heads; h += kWarps) {
+    float x[kLaneElements];
+    if (h < kGroup) {
+      load_head(x, args.heads, row, kv_head * kGroup + h, &norms.query, lane);
+#pragma unroll
+      for (int32_t i = 0; i < kLaneElements; ++i) q[h * kQueryStride + lane + 32 * i] = x[i];
+      continue;
+    }
+    const bool is_key = h == kGroup;
+    load_head(x, args.heads, row, args.num_query_heads + kv_head + (is_key ? 0 : kNumKvHeads),
+              is_key ? &norms.key : nullptr, lane);
+    const int32_t position = chunk.end - 1;
+    const int64_t block = __shfl_sync(0xFFFFFFFFU, chunk.block_id, (position - chunk.first) / kBlockPositions);
+    // The pool is this kernel's to write where `heads` is given.
+    store_head(const_cast<uint16_t*>(args.kv.pool) + block * args.kv.block_stride + kv_head * kKvHeadElements +
+                   position % kBlockPositions * kHeadDim + (is_key ? 0 : kKvValuesOffset),
+               x, lane);
+  }
+  __syncthreads();
+}
+
 // Merges the warps, and either writes the row's heads or leaves them to the block that finishes last.
 template <int kGroup>
 __device__ void finish(const Kernel& kernel, Merge& merge, int32_t num_chunks, int32_t max_chunks) {
@@ -339,9 +377,10 @@ __device__ void finish(const Kernel& kernel, Merge& merge, int32_t num_chunks, i
   }
 }
 
-template <int kGroup>
+template <int kGroup, bool kMakesHeads>
 __global__ void __launch_bounds__(kThreads, 2) attention_generated_kernel(const Kernel kernel) {
   extern __shared__ __align__(128) uint8_t shared[];
+  __shared__ __align__(16) float made_query[kMakesHeads ? kGroup * kQueryStride : 1];
   const AttentionGeneratedArgs& args = kernel.args;
   if (args.settled == nullptr) {
     wait_for_previous();
@@ -362,10 +401,16 @@ __global__ void __launch_bounds__(kThreads, 2) attention_generated_kernel(const 
   if (chunk.first + lane * kBlockPositions < chunk.end) {
     chunk.block_id = args.kv.block_tables[table + chunk.first / kBlockPositions + lane];
   }
+  [[maybe_unused]] HeadNorms norms;
+  if constexpr (kMakesHeads) {
+    load_norm(norms.query, args.heads.query_norm, lane);
+    load_norm(norms.key, args.heads.key_norm, lane);
+  }
   const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * kStages) * kStageBytes;
   constexpr int32_t kStep = kWarps * kTilePositions;  // from a warp's tile to its next
   const int32_t start = chunk.first + warp * kTilePositions;
-  const int32_t settled = args.settled == nullptr ? INT32_MAX : args.settled[blockIdx.z];
+  const int32_t given = kMakesHeads ? num_positions - 1 : num_positions;
+  const int32_t settled = args.settled == nullptr ? given : min(given, args.settled[blockIdx.z]);
   for (int32_t pass = 0; pass < 2; ++pass) {
     const bool early = pass == 0;
 #pragma unroll
@@ -376,11 +421,20 @@ __global__ void __launch_bounds__(kThreads, 2) attention_generated_kernel(const 
       }
       commit_copies();
     }
+    if (!early) break;
     wait_for_previous();
+    if constexpr (kMakesHeads) {
+      make_heads<kGroup>(made_query, args, norms, chunk, chunk.end == num_positions, lane);
+    }
   }
   start_next();
   uint32_t query[kHeadDim / 16][2][kQueryTerms];
-  load_query<kGroup>(query, args.q + (int64_t{blockIdx.z} * kNumKvHeads + kv_head) * kGroup * kHeadDim, lane);
+  if constexpr (kMakesHeads) {
+    load_query<kGroup>(query, made_query, kQueryStride, lane);
+  } else {
+    load_query<kGroup>(query, args.q + (int64_t{blockIdx.z} * kNumKvHeads + kv_head) * kGroup * kHeadDim, kHeadDim,
+                       lane);
+  }
   WarpState state{};
   state.max[0] = state.max[1] = -INFINITY;
   uint32_t stage = ring;
@@ -405,9 +459,11 @@ __global__ void __launch_bounds__(kThreads, 2) attention_generated_kernel(const 
 
 template <int kGroup>
 cudaError_t launch_group(const AttentionGeneratedArgs& args, const LaunchContext& context) {
+  const auto kernel_of_group =
+      args.heads.sums == nullptr ? attention_generated_kernel<kGroup, false> : attention_generated_kernel<kGroup, true>;
   const auto shared_bytes = static_cast<int>(kSharedBytes);
-  const cudaError_t error = cudaFuncSetAttribute(attention_generated_kernel<kGroup>,
-                                                 cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel_of_group, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
   if (error != cudaSuccess) {
     return error;
   }
@@ -420,8 +476,8 @@ cudaError_t launch_group(const AttentionGeneratedArgs& args, const LaunchContext
                       .values = values,
                       .sums = reinterpret_cast<float2*>(values + num_values)};
   const dim3 grid(static_cast<uint32_t>(chunks), kNumKvHeads, static_cast<uint32_t>(args.num_rows));
-  return launch(attention_generated_kernel<kGroup>,
-                {.grid = grid, .block = dim3(kThreads), .shared_bytes = kSharedBytes}, context, kernel);
+  return launch(kernel_of_group, {.grid = grid, .block = dim3(kThreads), .shared_bytes = kSharedBytes}, context,
+                kernel);
 }
 
 }  // namespace

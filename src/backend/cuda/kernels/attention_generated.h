@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/paged_kv.h"
+#include "backend/cuda/kernels/projected_heads.h"
 #include "backend/cuda/launch.h"
 
 namespace kipp::cuda {
@@ -16,6 +17,9 @@ namespace kipp::cuda {
 // Where `settled` is given, KV below position settled[r] of row r's sequence is fetched before the kernels that precede
 // this one have ended. It, `settled`, `positions`, `sequences` and the block tables must have been written before the
 // last launch in this stream that did not overlap the one before it.
+//
+// With `heads` it also does what query_key_value() does, bit for bit, so that q is not read and the K and V of position
+// positions[r] are written to the pool: then no two rows may be of one sequence.
 struct AttentionGeneratedArgs {
   PagedKv kv;
   const float* q;            // [num_rows][num_query_heads][kHeadDim], rotated, not scaled; 16-byte aligned
@@ -28,6 +32,7 @@ struct AttentionGeneratedArgs {
   int32_t workspace_rows;
   int32_t num_rows, num_query_heads;  // 16, 32, 40 or 64 heads
   int32_t max_context;                // sizes the grid (of a graph, say), never the result
+  ProjectedHeads heads = {};          // sums null: q is given
 };
 
 // Bytes for launches of up to `max_rows` rows (their workspace_rows) and contexts of up to `max_context`. The workspace

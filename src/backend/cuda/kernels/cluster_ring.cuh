@@ -29,9 +29,11 @@ struct ClusterShape {
   static constexpr int32_t kRowTiles = row_tiles * warp_rows;
   static constexpr int32_t kTokenTiles = token_tiles * (warps / warp_rows);
   static constexpr int32_t kTokens = 8 * kTokenTiles;
-  // Tiles of rows that a warp multiplies at a time: enough sums that do not wait for each other.
-  static constexpr int32_t kBatch = type == WeightType::kBf16 || token_tiles < 4 ? 2 : 1;
+  // Tiles of rows that a warp multiplies at a time: enough sums that do not wait for each other, as far as registers
+  // go.
+  static constexpr int32_t kBatch = token_tiles < 4 && type != WeightType::kAffine4Gs32 ? 2 : 1;
   static constexpr int32_t kBatches = (row_tiles + kBatch - 1) / kBatch;  // of a group of 32 columns
+  static constexpr int32_t kSteps = 2 * kBatches;                         // of a stage, those of the first group first
 
   // A stage: high terms, low terms [token][64 columns]; weights, scales [row tile]; sums of groups of activations.
   static constexpr int32_t kTermBytes = kTokens * kTileColumns * 2;

@@ -1,6 +1,5 @@
 // Which kernel computes a product of generated rows.
 #include "backend/cuda/kernels/generated_matmul_variants.h"
-#include "backend/cuda/kernels/tensor_core.cuh"
 
 namespace kipp::cuda {
 namespace {
@@ -22,8 +21,9 @@ int32_t compute_capability() {
 
 GeneratedPlan plan_generated_matmul(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms) {
   const int32_t capability = compute_capability();
-  if (capability >= 90 && can_stream(matrix, num_rows)) {
-    return {.num_partials = 1, .num_blocks = plan_stream_blocks(matrix, num_rows, num_sms)};
+  if (capability >= 90) {
+    const StreamPlan stream = plan_stream(matrix, num_rows, num_sms);
+    if (stream.num_blocks > 0) return {.num_partials = 1, .stream = stream};
   }
   if (capability == 90) {
     const ClusterPlan cluster = plan_cluster(matrix, num_rows, num_sms);
@@ -33,11 +33,16 @@ GeneratedPlan plan_generated_matmul(const DeviceMatrix& matrix, int32_t num_rows
   return plan_many_rows(matrix, num_sms);
 }
 
-cudaError_t generated_matmul(const MatmulArgs& given, GeneratedPlan plan, const LaunchContext& context) {
-  MatmulArgs args = given;
-  if (args.matrix.type == WeightType::kAffine4Gs32) args.out_scale *= kAffine4SumScale;
+bool can_normalise(const DeviceMatrix& matrix, const GeneratedPlan& plan, int32_t num_rows) {
+  return plan.stream.num_blocks > 0 && num_rows <= kMostNormedRows && matrix.columns <= kMaxNormWidth &&
+         matrix.columns % 4 == 0;
+}
+
+cudaError_t generated_matmul(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchContext& context) {
+  if (args.norm.residual != nullptr && !can_normalise(args.matrix, plan, args.num_rows)) return cudaErrorInvalidValue;
+  if (args.to.accumulate && (args.swiglu || plan.num_partials != 1)) return cudaErrorInvalidValue;
   if (plan.cluster.num_clusters > 0) return generated_matmul_cluster(args, plan.cluster, context);
-  if (plan.num_blocks > 0) return generated_matmul_stream(args, plan.num_blocks, context);
+  if (plan.stream.num_blocks > 0) return generated_matmul_stream(args, plan.stream, context);
   if (plan.num_partials == 1) return few_rows_matmul(args, context);
   return args.swiglu ? cudaErrorInvalidValue : many_rows_matmul(args, plan.row_tiles, context);
 }

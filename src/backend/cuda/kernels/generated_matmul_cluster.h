@@ -20,7 +20,7 @@ constexpr int32_t cluster_most_row_tiles(int32_t tokens) {
   switch (tokens) {
     case 16: return 2;
     case 32: return 3;
-    case 64: return 6;
+    case 64: return 4;
     default: return 0;
   }
 }

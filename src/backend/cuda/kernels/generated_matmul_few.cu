@@ -78,7 +78,7 @@ __global__ void few_rows_kernel(MatmulArgs args) {
     commit_copies();
   }
 
-  float sum[4] = {};
+  TileSums<type, false> sum;
   for (int32_t k = 0; k < num_k; ++k) {
     const int32_t next = k + kStages - 1;
     if (next < num_k) {
@@ -90,22 +90,25 @@ __global__ void few_rows_kernel(MatmulArgs args) {
     wait_for_copies<kStages - 1>();
     const std::byte* w = weights + k % kStages * Stream::kStageBytes;
     const std::byte* a = activations + k % kStages * kFewActivationBytes;
+    WeightFragment tile_weights[2];
+    ActivationFragment x[2];
+    float2 x_sum[2] = {};
 #pragma unroll
     for (int32_t group = 0; group < 2; ++group) {
-      const ActivationFragment x = few_activations(a, group, args.num_rows);
-      float2 x_sum{};
-      if constexpr (type == WeightType::kAffine4Gs32) x_sum = few_sums(x);
-      multiply_group<type, 2>(sum, Stream::fragment(w, group), x, x_sum);
+      tile_weights[group] = Stream::fragment(w, group);
+      x[group] = few_activations(a, group, args.num_rows);
+      if constexpr (type == WeightType::kAffine4Gs32) x_sum[group] = few_sums(x[group]);
     }
+    multiply_tile<type>(sum, tile_weights, x, x_sum);
   }
 
   // [warp][16 rows][2 tokens]
   __shared__ float sums[2 * kWarps][kTileRows][kFewRows];
   if (lane % 4 == 0) {
-    sums[warp][lane / 4][0] = sum[0];
-    sums[warp][lane / 4][1] = sum[1];
-    sums[warp][lane / 4 + 8][0] = sum[2];
-    sums[warp][lane / 4 + 8][1] = sum[3];
+    sums[warp][lane / 4][0] = sum.total(0);
+    sums[warp][lane / 4][1] = sum.total(1);
+    sums[warp][lane / 4 + 8][0] = sum.total(2);
+    sums[warp][lane / 4 + 8][1] = sum.total(3);
   }
   __syncthreads();
   const int32_t index = static_cast<int32_t>(threadIdx.x);

@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) many_rows_kernel(MatmulArgs a
     commit_copies();
   }
 
-  float sum[row_tiles][token_tiles][4] = {};
+  TileSums<type, false> sum[row_tiles][token_tiles];  // of prompt rows: `high`, one sum over all columns
   for (int32_t k = 0; k < num_k; ++k) {
     wait_for_copies<Shape::kStages - 2>();
     __syncthreads();
@@ -103,23 +103,32 @@ __global__ void __launch_bounds__(kManyThreads, 1) many_rows_kernel(MatmulArgs a
       sum_stage<Shape::kTokens, terms>(from, x_sums);
       __syncthreads();
     }
+    WeightFragment w[row_tiles][2];
 #pragma unroll
-    for (int32_t group = 0; group < 2; ++group) {
-      WeightFragment w[row_tiles];
+    for (int32_t r = 0; r < row_tiles; ++r) {
 #pragma unroll
-      for (int32_t r = 0; r < row_tiles; ++r) {
-        w[r] = Stream::fragment(from + Shape::kActivationBytes + (warp * row_tiles + r) * Stream::kStageBytes, group);
+      for (int32_t group = 0; group < 2; ++group) {
+        w[r][group] =
+            Stream::fragment(from + Shape::kActivationBytes + (warp * row_tiles + r) * Stream::kStageBytes, group);
+      }
+    }
+#pragma unroll
+    for (int32_t n = 0; n < token_tiles; ++n) {
+      ActivationFragment x[2];
+      float2 x_sum[2] = {};
+#pragma unroll
+      for (int32_t group = 0; group < 2; ++group) {
+        x[group] = activations_at<Shape::kTokens, terms>(from, n * 8 + lane / 4, group, lane % 4);
+        if constexpr (type == WeightType::kAffine4Gs32) {
+          x_sum[group] = *reinterpret_cast<const float2*>(x_sums + group * Shape::kTokens + n * 8 + lane % 4 * 2);
+        }
       }
 #pragma unroll
-      for (int32_t n = 0; n < token_tiles; ++n) {
-        const ActivationFragment x = activations_at<Shape::kTokens, terms>(from, n * 8 + lane / 4, group, lane % 4);
-        float2 x_sum{};
-        if constexpr (type == WeightType::kAffine4Gs32) {
-          x_sum = *reinterpret_cast<const float2*>(x_sums + group * Shape::kTokens + n * 8 + lane % 4 * 2);
-        }
-#pragma unroll
-        for (int32_t r = 0; r < row_tiles; ++r) {
-          multiply_group<type, terms>(sum[r][n], w[r], x, x_sum);
+      for (int32_t r = 0; r < row_tiles; ++r) {
+        if constexpr (terms == 2) {
+          multiply_tile<type>(sum[r][n], w[r], x, x_sum);
+        } else {
+          for (int32_t group = 0; group < 2; ++group) add_group(sum[r][n].high, w[r][group], x[group].high);
         }
       }
     }
@@ -128,11 +137,12 @@ __global__ void __launch_bounds__(kManyThreads, 1) many_rows_kernel(MatmulArgs a
   for (int32_t r = 0; r < row_tiles; ++r) {
 #pragma unroll
     for (int32_t n = 0; n < token_tiles; ++n) {
-      const float(&found)[4] = sum[r][n];
+      const TileSums<type, false>& found = sum[r][n];
       for (int32_t i = 0; i < 2; ++i) {
         const int64_t token = first_token + n * 8 + lane % 4 * 2 + i;
         if (token < args.num_rows) {
-          store_rows(args, token, first_tile + r, lane / 4, found[i], found[2 + i], static_cast<int32_t>(blockIdx.y));
+          store_rows(args, token, first_tile + r, lane / 4, found.total(i), found.total(2 + i),
+                     static_cast<int32_t>(blockIdx.y));
         }
       }
     }

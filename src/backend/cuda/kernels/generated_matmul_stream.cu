@@ -1,148 +1,51 @@
 // Products of up to 8 generated rows where there is a copy engine, bound by reading the weights.
 // Four warps share 16 weight rows, one slice of the columns each. A warp has a ring of its own that the copy engine
 // fills far ahead, across the ends of tiles; the activations lie in shared memory from the kernel's beginning to its
-// end.
+// end, and of one row or two this kernel also does the norm that makes them.
 #include <algorithm>
 
 #include "backend/cuda/kernels/generated_matmul_variants.h"
-#include "backend/cuda/kernels/hopper.cuh"
 #include "backend/cuda/kernels/matmul_epilogue.cuh"
-#include "backend/cuda/kernels/tensor_core.cuh"
+#include "backend/cuda/kernels/stream_block.cuh"
 
 namespace kipp::cuda {
 namespace {
 
-constexpr int32_t kThreads = 32 * kNumSlices;
 constexpr int32_t kMostTokens = 8;
-constexpr int32_t kGroupColumns = 32;
-// Between the rows of activations, so that two rows' pieces do not meet in one bank.
-constexpr int32_t kRowPadding = 64;
+constexpr int32_t kMostPairedTokens = 4;
+constexpr int32_t kSharedOfSm = 227 * 1024;
+constexpr int32_t kReservedOfBlock = 10 * 1024;  // of its share: the kernel's fixed arrays, and what the system takes
+constexpr int32_t kMostBlocksOfSm = 3;
+constexpr int32_t kFewestStages = 2;
 constexpr int32_t kMostActivationBytes = 160 * 1024;
-constexpr int32_t kSharedOfSm = 220 * 1024;
-
-// A stage: kTiles tiles of 64 columns, then their scales.
-template <WeightType type>
-struct Ring {
-  static constexpr int32_t kTiles = type == WeightType::kAffine4Gs32 ? 4 : 2;
-  static constexpr int32_t kStages = type == WeightType::kBf16 ? 3 : 4;
-  static constexpr int32_t kStageBytes = kTiles * (tile_bytes(type) + tile_scale_bytes(type));
-  static constexpr int32_t kBytes = kStages * kStageBytes;
-};
-
-struct SharedLayout {
-  int32_t row_bytes;  // of one term of one row of activations
-  int32_t term_bytes;
-  int32_t sums_at;  // of groups of activations: [padded_columns / 32][tokens rounded up to 2]
-  int32_t sum_stride;
-  int32_t rings_at;
-  int32_t total;
-};
-
-template <WeightType type>
-SharedLayout shared_layout(const DeviceMatrix& matrix, int32_t num_rows) {
-  SharedLayout layout{};
-  layout.row_bytes = matrix.padded_columns * 2 + kRowPadding;
-  layout.term_bytes = num_rows * layout.row_bytes;
-  layout.sums_at = 2 * layout.term_bytes;
-  layout.sum_stride = (num_rows + 1) / 2 * 2;
-  const int32_t sum_bytes =
-      type == WeightType::kAffine4Gs32 ? matrix.padded_columns / kGroupColumns * layout.sum_stride * 4 : 0;
-  layout.rings_at = static_cast<int32_t>(padded(layout.sums_at + sum_bytes, 128));
-  layout.total = layout.rings_at + kNumSlices * Ring<type>::kBytes;
-  return layout;
-}
-
-// One warp's weights: its slice of every tile of rows that the block handles.
-template <WeightType type>
-struct Stream {
-  using R = Ring<type>;
-  const DeviceMatrix& matrix;
-  std::byte* ring;
-  Barrier* full;
-  int32_t num_tiles;  // of rows, in the matrix
-  int32_t num_k;      // tiles along a slice
-  int32_t tile = static_cast<int32_t>(blockIdx.x);
-  int32_t k = 0;
-  int32_t stage = 0;
-
-  // Asks for the next stage; only lane 0 does.
-  __device__ void request() {
-    if (tile >= num_tiles) return;
-    const int32_t count = min(R::kTiles, num_k - k);
-    const int32_t slice = static_cast<int32_t>(threadIdx.x) / 32;
-    const int64_t first = (int64_t{tile} * kNumSlices + slice) * num_k + k;
-    const uint32_t to = shared_address(ring + stage * R::kStageBytes);
-    const auto weight_bytes = static_cast<uint32_t>(count * tile_bytes(type));
-    const auto scale_bytes = static_cast<uint32_t>(count * tile_scale_bytes(type));
-    full[stage].arrive_and_expect(weight_bytes + scale_bytes);
-    copy_bulk(to, matrix.tiles + first * tile_bytes(type), weight_bytes, full[stage]);
-    if constexpr (type != WeightType::kBf16) {
-      copy_bulk(to + R::kTiles * tile_bytes(type), matrix.scales + first * tile_scale_bytes(type), scale_bytes,
-                full[stage]);
-    }
-    k += count;
-    if (k == num_k) {
-      k = 0;
-      tile += static_cast<int32_t>(gridDim.x);
-    }
-    stage = (stage + 1) % R::kStages;
-  }
-};
-
-// [term][token][column]; then, for AFFINE4, the sum of every group.
-template <WeightType type>
-__device__ void load_activations(const MatmulArgs& args, const SharedLayout& layout, std::byte* shared) {
-  const int32_t pieces = args.matrix.padded_columns / 8;
-  for (int32_t row = 0; row < 2 * args.num_rows; ++row) {
-    const int32_t token = row % args.num_rows;
-    const __half* from = (row < args.num_rows ? args.x.high : args.x.low) + int64_t{token} * args.x.stride;
-    for (int32_t piece = static_cast<int32_t>(threadIdx.x); piece < pieces; piece += kThreads) {
-      copy_async<16>(shared + row * layout.row_bytes + piece * 16, from + piece * 8);
-    }
-  }
-  commit_copies();
-  wait_for_copies<0>();
-  __syncthreads();
-  if constexpr (type == WeightType::kAffine4Gs32) {
-    const int32_t groups = args.matrix.padded_columns / kGroupColumns;
-    auto* sums = reinterpret_cast<float*>(shared + layout.sums_at);
-    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < groups * args.num_rows; i += kThreads) {
-      const std::byte* from = shared + i / groups * layout.row_bytes + i % groups * (kGroupColumns * 2);
-      float part[4];
-#pragma unroll
-      for (int32_t t = 0; t < 4; ++t) {
-        part[t] = sum_of_activations({*reinterpret_cast<const uint4*>(from + t * 16),
-                                      *reinterpret_cast<const uint4*>(from + layout.term_bytes + t * 16)});
-      }
-      sums[i % groups * layout.sum_stride + i / groups] = sum_of_group(part[0], part[1], part[2], part[3]);
-    }
-    __syncthreads();
-  }
-}
-
-// What a lane reads of the activations. Columns of the matrix unit beyond the last row get what an earlier one has:
-// nothing comes of them.
-struct LaneActivations {
-  const std::byte* high;
-  int32_t term_bytes;
-  const float* sums;  // of tokens 2t and 2t + 1
-  int32_t sum_stride;
-
-  __device__ LaneActivations(const MatmulArgs& args, const SharedLayout& layout, const std::byte* shared)
-      : term_bytes(layout.term_bytes), sum_stride(layout.sum_stride) {
-    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-    high = shared + min(lane / 4, args.num_rows - 1) * layout.row_bytes + lane % 4 * 16;
-    sums = reinterpret_cast<const float*>(shared + layout.sums_at) + min(lane % 4 * 2, layout.sum_stride - 2);
-  }
-};
 
 // Free functions, not members: where the kernel is empty (before Hopper) nvcc would warn of members that nobody calls.
-[[maybe_unused]] __device__ ActivationFragment fragment_of(const LaneActivations& x, int32_t group) {
-  const std::byte* from = x.high + group * (kGroupColumns * 2);
-  return {*reinterpret_cast<const uint4*>(from), *reinterpret_cast<const uint4*>(from + x.term_bytes)};
+template <WeightType type>
+__device__ void add_tile(TileSums<type, true>& sum, const WeightFragment (&w)[2], const LaneActivations<true>& x,
+                         int32_t tile) {
+  uint4 words[2];
+  float x_sum[2] = {};
+#pragma unroll
+  for (int32_t i = 0; i < 2; ++i) {
+    words[i] = *reinterpret_cast<const uint4*>(x.first + (2 * tile + i) * (kGroupColumns * 2));
+    if constexpr (type == WeightType::kAffine4Gs32) x_sum[i] = x.sums[(2 * tile + i) * x.sum_stride];
+  }
+  multiply_tile<type>(sum, w, words, x_sum);
 }
-[[maybe_unused]] __device__ float2 sum_of(const LaneActivations& x, int32_t group) {
-  return *reinterpret_cast<const float2*>(x.sums + group * x.sum_stride);
+template <WeightType type>
+__device__ void add_tile(TileSums<type, false>& sum, const WeightFragment (&w)[2], const LaneActivations<false>& x,
+                         int32_t tile) {
+  ActivationFragment terms[2];
+  float2 x_sum[2] = {};
+#pragma unroll
+  for (int32_t i = 0; i < 2; ++i) {
+    const std::byte* from = x.first + (2 * tile + i) * (kGroupColumns * 2);
+    terms[i] = {*reinterpret_cast<const uint4*>(from), *reinterpret_cast<const uint4*>(from + x.term_bytes)};
+    if constexpr (type == WeightType::kAffine4Gs32) {
+      x_sum[i] = *reinterpret_cast<const float2*>(x.sums + (2 * tile + i) * x.sum_stride);
+    }
+  }
+  multiply_tile<type>(sum, w, terms, x_sum);
 }
 
 // What a lane needs of a group of 32 columns of a tile. scales: those of this lane's rows.
@@ -150,144 +53,187 @@ template <WeightType type>
 __device__ WeightFragment fragment_of(const std::byte* tile, const std::byte* scales, int32_t group) {
   if constexpr (type == WeightType::kBf16) {
     const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-    const int32_t g = lane / 4;
-    return fp16_fragment(tile + g * 128 + ((lane % 4 + group * 4) ^ g) * 16, 1024);
+    const int32_t row = row_of_lane(lane / 4);
+    return fp16_fragment(tile + row * 128 + ((lane % 4 + group * 4) ^ row) * 16, 1024);
   } else {
     return quantized_fragment<type>(tile, scales, group);
   }
 }
 
-// A warp's slice of one tile of rows.
-template <WeightType type>
-__device__ void multiply_slice(float (&sum)[4], Stream<type>& stream, int32_t& stage, uint32_t& parity,
-                               const LaneActivations& x) {
-  using R = Ring<type>;
+// `count` tiles of a stage. first: which along the slice.
+template <WeightType type, bool paired, int32_t count>
+__device__ void multiply_tiles(TileSums<type, paired>& sum, const std::byte* weights, const std::byte* scales,
+                               const LaneActivations<paired>& x, int32_t first) {
+#pragma unroll
+  for (int32_t i = 0; i < count; ++i) {
+    const std::byte* tile = weights + i * tile_bytes(type);
+    const std::byte* scales_of_tile = scales + i * tile_scale_bytes(type);
+    const WeightFragment w[2] = {fragment_of<type>(tile, scales_of_tile, 0),
+                                 fragment_of<type>(tile, scales_of_tile, 1)};
+    add_tile<type>(sum, w, x, first + i);
+  }
+}
+
+// A warp's slice of one tile of rows. A whole stage's instructions are one piece, so that its loads do not wait for its
+// products.
+template <WeightType type, bool paired>
+__device__ void multiply_slice(TileSums<type, paired>& sum, WeightRing<type>& ring, int32_t& stage, uint32_t& parity,
+                               const LaneActivations<paired>& x) {
+  using S = StreamStage<type>;
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-  const int32_t first_k = static_cast<int32_t>(threadIdx.x) / 32 * stream.num_k;
-  for (int32_t k = 0; k < stream.num_k; k += R::kTiles) {
-    stream.full[stage].wait(parity);
-    const std::byte* weights = stream.ring + stage * R::kStageBytes;
-    const std::byte* scales = weights + R::kTiles * tile_bytes(type) + lane / 4 * (tile_scale_bytes(type) / 8);
-#pragma unroll
-    for (int32_t i = 0; i < R::kTiles; ++i) {
-      if (k + i >= stream.num_k) break;
-#pragma unroll
-      for (int32_t half = 0; half < 2; ++half) {
-        const int32_t group = (first_k + k + i) * 2 + half;
-        const WeightFragment w =
-            fragment_of<type>(weights + i * tile_bytes(type), scales + i * tile_scale_bytes(type), half);
-        float2 x_sum{};
-        if constexpr (type == WeightType::kAffine4Gs32) x_sum = sum_of(x, group);
-        multiply_group<type, 2>(sum, w, fragment_of(x, group), x_sum);
+  for (int32_t k = 0; k < ring.num_k; k += S::kTiles) {
+    ring.full[stage].wait(parity);
+    const std::byte* weights = ring.ring + stage * S::kBytes;
+    const std::byte* scales = weights + S::kTiles * tile_bytes(type) + lane / 4 * (tile_scale_bytes(type) / 8);
+    const int32_t count = min(S::kTiles, ring.num_k - k);
+    if (count == S::kTiles) {
+      multiply_tiles<type, paired, S::kTiles>(sum, weights, scales, x, k);
+    } else {
+      for (int32_t i = 0; i < count; ++i) {
+        multiply_tiles<type, paired, 1>(sum, weights + i * tile_bytes(type), scales + i * tile_scale_bytes(type), x,
+                                        k + i);
       }
     }
     __syncwarp();
-    if (lane == 0) stream.request();
-    stage = (stage + 1) % R::kStages;
-    if (stage == 0) parity ^= 1U;
+    if (lane == 0) ring.request();
+    if (++stage == ring.stages) {
+      stage = 0;
+      parity ^= 1U;
+    }
   }
 }
 
-[[maybe_unused]] __device__ void store_tile(const MatmulArgs& args, const float4* sums, int32_t tile) {
+// A lane's sums of a tile of rows, as TileSums has them.
+template <bool paired>
+using LaneSums = float[paired ? 2 : 4];
+
+// sums: [slice][lane].
+template <WeightType type, bool paired>
+__device__ void store_tile(const MatmulArgs& args, const LaneSums<paired>* sums, int32_t tile) {
+  constexpr int32_t kTokens = paired ? 1 : 2;
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-  const int32_t token = lane % 4 * 2;
-  if (token >= args.num_rows) return;
-  float4 total = sums[lane];
 #pragma unroll
-  for (int32_t slice = 1; slice < kNumSlices; ++slice) {
-    const float4 next = sums[slice * 32 + lane];
-    total = {total.x + next.x, total.y + next.y, total.z + next.z, total.w + next.w};
+  for (int32_t i = 0; i < kTokens; ++i) {
+    const int32_t token = lane % 4 * kTokens + i;
+    if (token >= args.num_rows) return;
+    float rows[2] = {sums[lane][i], sums[lane][kTokens + i]};
+#pragma unroll
+    for (int32_t slice = 1; slice < kNumSlices; ++slice) {
+      rows[0] += sums[slice * 32 + lane][i];
+      rows[1] += sums[slice * 32 + lane][kTokens + i];
+    }
+    const int32_t row = type == WeightType::kBf16 ? row_of_lane(lane / 4) : lane / 4;
+    store_rows(args, token, tile, row, rows[0], rows[1]);
   }
-  store_rows(args, token, tile, lane / 4, total.x, total.z);
-  if (token + 1 < args.num_rows) store_rows(args, token + 1, tile, lane / 4, total.y, total.w);
 }
 
-template <WeightType type>
-__global__ void __launch_bounds__(kThreads, 5)
-    stream_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ SharedLayout layout) {
+template <WeightType type, bool paired>
+__global__ void __launch_bounds__(kStreamThreads, kMostBlocksOfSm + 1)  // registers for one of the next kernel
+    stream_kernel(const __grid_constant__ MatmulArgs args, const __grid_constant__ StreamLayout layout) {
 #if __CUDA_ARCH__ >= 900
-  using R = Ring<type>;
   extern __shared__ __align__(128) std::byte shared[];
-  __shared__ Barrier full[kNumSlices][R::kStages];
-  __shared__ float4 sums[2][kThreads];
+  __shared__ Barrier full[kNumSlices][kMostStreamStages];
+  __shared__ __align__(16) LaneSums<paired> sums[kNumSlices][kStreamThreads];
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   const int32_t num_tiles = args.matrix.padded_rows / kTileRows;
-  Stream<type> stream{.matrix = args.matrix,
-                      .ring = shared + layout.rings_at + warp * R::kBytes,
-                      .full = full[warp],
-                      .num_tiles = num_tiles,
-                      .num_k = args.matrix.padded_columns / kPaddedColumns};
+  WeightRing<type> ring{.matrix = args.matrix,
+                        .ring = shared + layout.rings_at + warp * layout.stages * StreamStage<type>::kBytes,
+                        .full = full[warp],
+                        .stages = layout.stages,
+                        .num_k = args.matrix.padded_columns / kPaddedColumns,
+                        .slice = warp};
   if (lane == 0) {
-    for (Barrier& barrier : full[warp]) barrier.init(1);
+    for (int32_t s = 0; s < layout.stages; ++s) ring.full[s].init(1);
     fence_barrier_init();
-    for (int32_t s = 0; s < R::kStages; ++s) stream.request();
+    for (int32_t s = 0; s < layout.stages; ++s) ring.request();
   }
   __syncwarp();
   start_next();
-  wait_for_previous();
   load_activations<type>(args, layout, shared);
-  const LaneActivations x(args, layout, shared);
+  const LaneActivations<paired> x(args, layout, shared, warp);
   int32_t stage = 0;
   uint32_t parity = 0;
-  int32_t round = 0;
+  int32_t turn = 0;  // whose: the warps store tiles by turns, and only that one waits for the others' sums
   for (int32_t tile = static_cast<int32_t>(blockIdx.x); tile < num_tiles; tile += static_cast<int32_t>(gridDim.x)) {
-    float sum[4] = {};
-    multiply_slice<type>(sum, stream, stage, parity, x);
-    float4* to = sums[round % 2];
-    to[threadIdx.x] = {sum[0], sum[1], sum[2], sum[3]};
-    __syncthreads();  // the next round's is between this round's reads and the writes that follow them
-    if (warp == round % kNumSlices) store_tile(args, to, tile);
-    ++round;
+    TileSums<type, paired> sum;
+    multiply_slice<type, paired>(sum, ring, stage, parity, x);
+    LaneSums<paired>* to = sums[turn];
+#pragma unroll
+    for (int32_t i = 0; i < (paired ? 2 : 4); ++i) to[threadIdx.x][i] = sum.total(i);
+    // No warp can be four tiles ahead: it would have passed its own turn without the one that is behind.
+    if (warp == turn) {
+      wait_at_barrier(1 + turn, kStreamThreads);
+      store_tile<type, paired>(args, to, tile);
+    } else {
+      pass_barrier(1 + turn, kStreamThreads);
+    }
+    turn = (turn + 1) % kNumSlices;
   }
 #else
   __trap();  // chosen by the device, so code for it must be there: an error, not a result of nothing
 #endif
 }
 
-template <WeightType type>
-cudaError_t run(const MatmulArgs& args, int32_t num_blocks, const LaunchContext& context) {
-  const SharedLayout layout = shared_layout<type>(args.matrix, args.num_rows);
-  const cudaError_t error =
-      cudaFuncSetAttribute(stream_kernel<type>, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.total);
+template <WeightType type, bool paired>
+cudaError_t run(const MatmulArgs& args, const StreamPlan& plan, const LaunchContext& context) {
+  const StreamLayout layout = stream_layout<type>(args.matrix, args.num_rows, plan.stages);
+  const auto kernel = stream_kernel<type, paired>;
+  const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.total);
   if (error != cudaSuccess) return error;
-  return launch(stream_kernel<type>,
-                {.grid = dim3(static_cast<uint32_t>(num_blocks)),
-                 .block = dim3(kThreads),
+  return launch(kernel,
+                {.grid = dim3(static_cast<uint32_t>(plan.num_blocks)),
+                 .block = dim3(kStreamThreads),
                  .shared_bytes = static_cast<size_t>(layout.total)},
                 context, args, layout);
 }
 
-int32_t shared_bytes(const DeviceMatrix& matrix, int32_t num_rows) {
-  switch (matrix.type) {
-    case WeightType::kBf16: return shared_layout<WeightType::kBf16>(matrix, num_rows).total;
-    case WeightType::kQ8_0: return shared_layout<WeightType::kQ8_0>(matrix, num_rows).total;
-    case WeightType::kAffine4Gs32: return shared_layout<WeightType::kAffine4Gs32>(matrix, num_rows).total;
-  }
-  return 0;
+template <WeightType type>
+cudaError_t run(const MatmulArgs& args, const StreamPlan& plan, const LaunchContext& context) {
+  return args.num_rows <= kMostPairedTokens ? run<type, true>(args, plan, context)
+                                            : run<type, false>(args, plan, context);
+}
+
+template <WeightType type>
+int32_t stages_in(const DeviceMatrix& matrix, int32_t num_rows, int32_t bytes) {
+  const int32_t rest = bytes - stream_layout<type>(matrix, num_rows, 0).total;
+  return std::clamp(rest / (kNumSlices * StreamStage<type>::kBytes), 0, kMostStreamStages);
 }
 
 }  // namespace
 
-bool can_stream(const DeviceMatrix& matrix, int32_t num_rows) {
-  return num_rows <= kMostTokens && int64_t{4} * num_rows * matrix.padded_columns <= kMostActivationBytes;
+int32_t most_stream_stages(const DeviceMatrix& matrix, int32_t num_rows, int32_t blocks_of_sm) {
+  const int32_t share = kSharedOfSm / blocks_of_sm - kReservedOfBlock;
+  switch (matrix.type) {
+    case WeightType::kBf16: return stages_in<WeightType::kBf16>(matrix, num_rows, share);
+    case WeightType::kQ8_0: return stages_in<WeightType::kQ8_0>(matrix, num_rows, share);
+    case WeightType::kAffine4Gs32: return stages_in<WeightType::kAffine4Gs32>(matrix, num_rows, share);
+  }
+  return 0;
 }
 
-// Two or three blocks a multiprocessor, whichever leaves fewer of them without a tile in the last round.
-int32_t plan_stream_blocks(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms) {
+// Rings as deep as there is room for: then no more blocks than wanted find room on a multiprocessor, neither this
+// kernel's nor the next one's, and they lie evenly (decision 0017).
+StreamPlan plan_stream(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms) {
+  if (num_rows > kMostTokens || int64_t{4} * num_rows * matrix.padded_columns > kMostActivationBytes) return {};
   const int32_t tiles = matrix.padded_rows / kTileRows;
-  const int32_t most = std::clamp(kSharedOfSm / shared_bytes(matrix, num_rows), 1, 3);
-  if (tiles <= most * num_sms) return tiles;
-  const auto wasted = [&](int32_t blocks) { return (tiles + blocks - 1) / blocks * blocks; };
-  const int32_t fewer = std::max(1, most - 1) * num_sms;
-  return wasted(fewer) < wasted(most * num_sms) ? fewer : most * num_sms;
+  const int32_t most = matrix.type == WeightType::kBf16 ? 2 : kMostBlocksOfSm;
+  int32_t share = std::clamp((tiles + num_sms - 1) / num_sms, 2, most);
+  while (share > 1 && most_stream_stages(matrix, num_rows, share) < kFewestStages) --share;
+  const int32_t stages = most_stream_stages(matrix, num_rows, share);
+  if (tiles <= share * num_sms) return {tiles, stages};
+  // One block fewer on each, if that leaves fewer of them without a tile in the last round.
+  const auto rounded = [&](int32_t blocks) { return (tiles + blocks - 1) / blocks * blocks; };
+  const int32_t fewer = std::max(1, share - 1) * num_sms;
+  return {rounded(fewer) < rounded(share * num_sms) ? fewer : share * num_sms, stages};
 }
 
-cudaError_t generated_matmul_stream(const MatmulArgs& args, int32_t num_blocks, const LaunchContext& context) {
+cudaError_t generated_matmul_stream(const MatmulArgs& args, const StreamPlan& plan, const LaunchContext& context) {
+  if (plan.stages < 1 || plan.stages > kMostStreamStages) return cudaErrorInvalidValue;
   switch (args.matrix.type) {
-    case WeightType::kBf16: return run<WeightType::kBf16>(args, num_blocks, context);
-    case WeightType::kQ8_0: return run<WeightType::kQ8_0>(args, num_blocks, context);
-    case WeightType::kAffine4Gs32: return run<WeightType::kAffine4Gs32>(args, num_blocks, context);
+    case WeightType::kBf16: return run<WeightType::kBf16>(args, plan, context);
+    case WeightType::kQ8_0: return run<WeightType::kQ8_0>(args, plan, context);
+    case WeightType::kAffine4Gs32: return run<WeightType::kAffine4Gs32>(args, plan, context);
   }
   return cudaErrorInvalidValue;
 }

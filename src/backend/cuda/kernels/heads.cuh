@@ -2,7 +2,12 @@
 // rotary pairs.
 #pragma once
 
+#include <cuda_bf16.h>
+
 #include <cstdint>
+
+#include "backend/cuda/kernels/matmul_epilogue.cuh"
+#include "backend/cuda/kernels/projected_heads.h"
 
 namespace kipp::cuda {
 
@@ -38,6 +43,26 @@ __device__ inline void normalise_and_rotate(float (&x)[kLaneElements], const flo
     x[i] = first * turns[i].x - second * turns[i].y;
     x[i + 2] = second * turns[i].x + first * turns[i].y;
   }
+}
+
+// A head of a row, from what was projected; `weight` (load_norm) null: a value head.
+__device__ inline void load_head(float (&x)[kLaneElements], const ProjectedHeads& heads, int64_t row, int32_t head,
+                                 const float (*weight)[kLaneElements], int32_t lane) {
+  const float* from = heads.sums + row * heads.width + head * 128 + lane;
+#pragma unroll
+  for (int32_t i = 0; i < kLaneElements; ++i) {
+    x[i] = sum_of_partials(from + 32 * i, heads.num_partials, heads.partial_stride);
+  }
+  if (weight == nullptr) return;
+  const float2* angles = heads.angles + row * 64 + lane;
+  const float2 turns[2] = {angles[0], angles[32]};
+  normalise_and_rotate(x, *weight, heads.epsilon, turns);
+}
+
+// To the pool: `to` is where the head lies.
+__device__ inline void store_head(uint16_t* to, const float (&x)[kLaneElements], int32_t lane) {
+#pragma unroll
+  for (int32_t i = 0; i < kLaneElements; ++i) to[lane + 32 * i] = __bfloat16_as_ushort(__float2bfloat16_rn(x[i]));
 }
 
 }  // namespace kipp::cuda

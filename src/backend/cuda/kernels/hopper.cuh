@@ -57,6 +57,14 @@ struct Barrier {
   }
 };
 
+// A block's barrier `id` (1 … 15), at which some warps wait for all and the others only say that they were there.
+__device__ inline void wait_at_barrier(int32_t id, int32_t threads) {
+  asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ inline void pass_barrier(int32_t id, int32_t threads) {
+  asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 // Makes initialised barriers visible to the copy engine.
 __device__ inline void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

@@ -1,9 +1,9 @@
 // Matrix times activations. Two arithmetics, one for each row class, and neither depends on how many rows there are:
 //
 // Generated rows: activations as two FP16 terms (22 bits), weights exact (integers of quantised ones enter as they are
-// and their scale is applied in FP32). The columns are summed in kNumSlices slices, each in order, and the slices one
-// after the other. Prompt rows: activations rounded once to FP16 (11 bits), quantised weights too; one sum over all
-// columns in order.
+// and their scale is applied in FP32). The columns are summed in kNumSlices slices, each in order (TileSums says in
+// which), and the slices one after the other. Prompt rows:
+// activations rounded once to FP16 (11 bits), quantised weights too; one sum over all columns in order.
 #pragma once
 
 #include <cuda.h>
@@ -24,6 +24,16 @@ struct Activations {
   int32_t map_row = 0;  // of the first row here in the buffer's tensor map; only prompt_matmul_wgmma reads it
 };
 
+// Rows of the residual stream under a norm: an input that a product's kernel makes itself, as residual_norm() does.
+struct NormedRows {
+  const float* residual = nullptr;   // [num_rows][width]; null: there is no norm, `x` is read
+  const uint16_t* weight = nullptr;  // [width] bf16
+  int32_t width = 0;                 // the matrix's columns
+  float epsilon = 0.0F;
+  float scale = 1.0F;  // a power of two
+};
+inline constexpr int32_t kMaxNormWidth = 5120;
+
 // Where a product goes. With swiglu the matrix is gate and up interleaved, and silu(gate) · up goes out as activations.
 struct MatmulOutput {
   float* out = nullptr;        // [rows][stride]
@@ -32,6 +42,7 @@ struct MatmulOutput {
   __half* low = nullptr;       // likewise; null for prompt rows
   int32_t stride = 0;          // elements from one row to the next
   int32_t width = 0;           // of those, how many are wanted
+  bool accumulate = false;     // out += instead of =; only with one partial, not with swiglu
 };
 
 struct MatmulArgs {
@@ -41,6 +52,7 @@ struct MatmulArgs {
   float out_scale;   // a power of two: undoes those of weights and activations
   int32_t num_rows;  // of x
   bool swiglu;
+  NormedRows norm = {};  // only where can_normalise()
 };
 
 // Of the kernel whose blocks work in clusters: which of its shapes, and what it is launched with.
@@ -52,19 +64,27 @@ struct ClusterPlan {
   int32_t num_clusters = 0;  // 0: another kernel
 };
 
+// Of the streaming kernel, likewise.
+struct StreamPlan {
+  int32_t num_blocks = 0;  // 0: another kernel
+  int32_t stages = 0;      // of each warp's ring
+};
+
 // How the kernels for generated rows share a matrix's work out. Bits do not depend on it.
 struct GeneratedPlan {
   int32_t num_partials = 1;  // 1, or kNumSlices: `out` holds that many sums, to be added up in order
   // The rest is for generated_matmul() itself: which kernel, and how wide. At most one is not 0.
   int32_t row_tiles = 0;  // of a warp
-  int32_t num_blocks = 0;
+  StreamPlan stream = {};
   ClusterPlan cluster = {};
 };
 GeneratedPlan plan_generated_matmul(const DeviceMatrix& matrix, int32_t num_rows, int32_t num_sms);
+// Whether that plan's kernel takes its rows from under a norm.
+bool can_normalise(const DeviceMatrix& matrix, const GeneratedPlan& plan, int32_t num_rows);
 
 // x must have room for a multiple of 64 rows; those above num_rows are read, but nothing comes of them. swiglu: only
 // with one partial.
-cudaError_t generated_matmul(const MatmulArgs& args, GeneratedPlan plan, const LaunchContext& context);
+cudaError_t generated_matmul(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchContext& context);
 
 // The kernel of prompt rows for GPUs without wgmma: any number of rows, one term.
 cudaError_t prompt_matmul_portable(const MatmulArgs& args, const LaunchContext& context);

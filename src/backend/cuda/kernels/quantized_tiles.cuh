@@ -26,14 +26,20 @@ __device__ constexpr int32_t affine4_shift(int32_t i) {
   return i / 2 * 4 + i % 2 * 16;
 }
 
-// out[p]: columns 2p, 2p+1 of a word of 8 nibbles. A nibble n as it is reads as FP16's subnormal number n · 2^-24, and
-// four bits further up as 16n · 2^-24, which saves most of what a conversion would take: out is n · 2^-24 for even p,
-// 16 times that for odd p.
+// out[p]: columns 2p, 2p+1 of a word of 8 nibbles. A nibble n below an FP16 number's exponent of 1024 makes 1024 + n,
+// and four bits further up 1024 + 16n, from which n comes exactly.
 __device__ inline void affine4_to_half(uint32_t word, uint32_t (&out)[4]) {
-  out[0] = word & 0x000F000FU;
-  out[1] = word & 0x00F000F0U;
-  out[2] = (word >> 8) & 0x000F000FU;
-  out[3] = (word >> 8) & 0x00F000F0U;
+  const __half2 offset = __half2half2(__ushort_as_half(0x6400));  // 1024
+  const __half2 sixteenth = __half2half2(__ushort_as_half(0x2C00));
+  const __half2 minus_64 = __half2half2(__ushort_as_half(0xD400));
+#pragma unroll
+  for (int32_t p = 0; p < 4; ++p) {
+    const uint32_t shifted = p < 2 ? word : word >> 8;
+    const uint32_t pair = (shifted & (p % 2 == 0 ? 0x000F000FU : 0x00F000F0U)) | 0x64006400U;
+    const __half2 value = *reinterpret_cast<const __half2*>(&pair);
+    const __half2 quant = p % 2 == 0 ? __hsub2(value, offset) : __hfma2(value, sixteenth, minus_64);
+    out[p] = *reinterpret_cast<const uint32_t*>(&quant);
+  }
 }
 
 // words: 8 signed bytes. 1024 + n is the FP16 number 0x6400 | n for n < 1024: the cheapest way from bytes to FP16.

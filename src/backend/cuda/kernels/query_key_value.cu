@@ -1,9 +1,7 @@
 // One warp for each head of each row.
-#include <cuda_bf16.h>
+#include "backend/cuda/kernels/query_key_value.h"
 
 #include "backend/cuda/kernels/heads.cuh"
-#include "backend/cuda/kernels/matmul_epilogue.cuh"
-#include "backend/cuda/kernels/query_key_value.h"
 #include "base/block_positions.h"
 
 namespace kipp::cuda {
@@ -45,29 +43,18 @@ __global__ void __launch_bounds__(32 * kWarps) query_key_value_kernel(QueryKeyVa
   const int32_t kv_index = head - args.num_query_heads;  // 0 … 7 K, 8 … 15 V
   const bool is_normalised = kv_index < kKvHeads;
   float weight[kLaneElements] = {};
-  if (is_normalised) load_norm(weight, is_query ? args.query_norm : args.key_norm, lane);
-  float* q = args.q + (row * args.num_query_heads + head) * kHeadDim + lane;
-  uint16_t* kv = is_query ? nullptr : place_in_pool(args, row, kv_index) + lane;
+  if (is_normalised) load_norm(weight, is_query ? args.heads.query_norm : args.heads.key_norm, lane);
+  uint16_t* kv = is_query ? nullptr : place_in_pool(args, row, kv_index);
   wait_for_previous();
-  const float* from = args.projected + row * args.width + head * kHeadDim + lane;
   float x[kLaneElements];
+  load_head(x, args.heads, row, head, is_normalised ? &weight : nullptr, lane);
+  if (!is_query) {
+    store_head(kv, x, lane);
+    return;
+  }
+  float* q = args.q + (row * args.num_query_heads + head) * kHeadDim + lane;
 #pragma unroll
-  for (int32_t i = 0; i < kLaneElements; ++i) {
-    x[i] = sum_of_partials(from + 32 * i, args.num_partials, args.partial_stride);
-  }
-  if (is_normalised) {
-    const float2* angles = args.angles + row * (kHeadDim / 2) + lane;
-    const float2 turns[2] = {angles[0], angles[32]};
-    normalise_and_rotate(x, weight, args.epsilon, turns);
-  }
-#pragma unroll
-  for (int32_t i = 0; i < kLaneElements; ++i) {
-    if (is_query) {
-      q[32 * i] = x[i];
-    } else {
-      kv[32 * i] = __bfloat16_as_ushort(__float2bfloat16_rn(x[i]));
-    }
-  }
+  for (int32_t i = 0; i < kLaneElements; ++i) q[32 * i] = x[i];
 }
 
 }  // namespace

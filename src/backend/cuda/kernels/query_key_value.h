@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "backend/cuda/kernels/projected_heads.h"
 #include "backend/cuda/launch.h"
 
 namespace kipp::cuda {
@@ -32,14 +33,7 @@ struct RotaryAnglesArgs {
 cudaError_t rotary_angles(const RotaryAnglesArgs& args, const LaunchContext& context);
 
 struct QueryKeyValueArgs {
-  const float* projected;  // [num_partials][..][width]: query heads, key heads, value heads
-  int64_t partial_stride;
-  int32_t num_partials;
-  int32_t width;               // (num_query_heads + 16) · 128
-  const uint16_t* query_norm;  // [128] bf16
-  const uint16_t* key_norm;    // [128] bf16
-  float epsilon;
-  const float2* angles;  // [num_rows][64]
+  ProjectedHeads heads;
   RowPlaces places;
   KvLayer kv;
   float* q;  // [num_rows][num_query_heads][128]

@@ -43,6 +43,16 @@ __device__ inline void mma_16x8x16(float (&d)[4], uint32_t a0, uint32_t a1, uint
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+// d = a · b.
+__device__ inline void mma_from_zero(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                     uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, "
+      "%10};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(0.0F));
+}
+
 // A lane's part of 16 rows × 32 columns: lane 4g + t holds columns 8t … 8t+7 of rows g and g + 8, and what scales them.
 // Which of the unit's columns they play does not matter as long as weights and activations agree.
 struct WeightFragment {
@@ -55,10 +65,6 @@ struct WeightFragment {
 struct ActivationFragment {
   uint4 high, low;
 };
-
-// AFFINE4's quants enter as FP16's subnormal numbers (quantized_tiles.cuh), so all its sums carry this factor until
-// the end: what they are multiplied by then.
-constexpr float kAffine4SumScale = 0x1p24F;
 
 // The sum of a lane's 8 activations, always in this order.
 __device__ inline float sum_of_activations(const ActivationFragment& x) {
@@ -75,55 +81,105 @@ __device__ inline float sum_of_activations(const ActivationFragment& x) {
   return sum;
 }
 
-// From the sums of the four lanes that share a group's activations to what multiply_group takes.
+// From the sums of the four lanes that share a group's activations to what multiply_tile takes.
 __device__ inline float sum_of_group(float t0, float t1, float t2, float t3) {
-  return ((t0 + t1) + (t2 + t3)) * (1.0F / kAffine4SumScale);
+  return (t0 + t1) + (t2 + t3);
 }
 
-// d += w · x over the 16 columns that pieces i and j of the fragments hold, x in `terms` FP16 terms.
-template <int32_t terms>
-__device__ inline void multiply_pieces(float (&d)[4], const WeightFragment& w, int32_t i, int32_t j, uint2 high,
-                                       uint2 low) {
-  mma_16x8x16(d, w.low_row[i], w.high_row[i], w.low_row[j], w.high_row[j], high.x, high.y);
-  if constexpr (terms == 2) mma_16x8x16(d, w.low_row[i], w.high_row[i], w.low_row[j], w.high_row[j], low.x, low.y);
+// d = w · x over the first 16 of a group's 32 columns, for one term of x: the beginning of a sum.
+__device__ inline void begin_half(float (&d)[4], const WeightFragment& w, const uint4& x) {
+  mma_from_zero(d, w.low_row[0], w.high_row[0], w.low_row[1], w.high_row[1], x.x, x.y);
+}
+// d += w · x over one half of the columns.
+__device__ inline void add_half(float (&d)[4], const WeightFragment& w, const uint4& x, int32_t half) {
+  mma_16x8x16(d, w.low_row[2 * half], w.high_row[2 * half], w.low_row[2 * half + 1], w.high_row[2 * half + 1],
+              half == 0 ? x.x : x.z, half == 0 ? x.y : x.w);
+}
+__device__ inline void add_group(float (&d)[4], const WeightFragment& w, const uint4& x) {
+  add_half(d, w, x, 0);
+  add_half(d, w, x, 1);
 }
 
-// sum += part · scale + x_sum · bias, for rows g and g + 8.
+// The order in which every kernel of generated rows sums a slice of the columns up. BF16: the matrix unit sums the high
+// terms of all columns, and the low terms, and at the end the two are added. Quantised: it sums a group's high terms,
+// and its low ones; each is scaled and added in FP32, and then what the quants' zero stands for.
+//
+// A lane's sums of rows g and g + 8: of tokens 2t and 2t + 1, or of one token t if tokens are `paired`.
+template <WeightType type, bool paired>
+struct TileSums {
+  float sum[paired ? 2 : 4] = {};
+
+  __device__ float total(int32_t i) const { return sum[i]; }
+};
+template <>
+struct TileSums<WeightType::kBf16, false> {
+  float high[4] = {};
+  float low[4] = {};
+
+  __device__ float total(int32_t i) const { return high[i] + low[i]; }
+};
+// Columns 2t and 2t + 1 of the matrix unit are token t's high and low terms.
+template <>
+struct TileSums<WeightType::kBf16, true> {
+  float parts[4] = {};
+
+  __device__ float total(int32_t i) const { return parts[2 * i] + parts[2 * i + 1]; }
+};
+
+// sum += part · scale, for rows g and g + 8.
 __device__ inline void add_scaled(float (&sum)[4], const float (&part)[4], float low_scale, float high_scale) {
-  sum[0] = __fmaf_rn(part[0], low_scale, sum[0]);
-  sum[1] = __fmaf_rn(part[1], low_scale, sum[1]);
-  sum[2] = __fmaf_rn(part[2], high_scale, sum[2]);
-  sum[3] = __fmaf_rn(part[3], high_scale, sum[3]);
-}
-
-// part += part16 / 16: what AFFINE4's odd pieces hold 16 times.
-__device__ inline void add_sixteenth(float (&part)[4], const float (&part16)[4]) {
 #pragma unroll
-  for (int32_t i = 0; i < 4; ++i) part[i] = __fmaf_rn(part16[i], 0.0625F, part[i]);
+  for (int32_t i = 0; i < 4; ++i) sum[i] = __fmaf_rn(part[i], i < 2 ? low_scale : high_scale, sum[i]);
 }
 
-// sum += w · x over a group of 32 columns, x in `terms` FP16 terms. x_sum: sum_of_group() of tokens 2t and 2t + 1 of
-// the tile; only AFFINE4 reads it.
-template <WeightType type, int32_t terms>
-__device__ inline void multiply_group(float (&sum)[4], const WeightFragment& w, const ActivationFragment& x,
-                                      float2 x_sum) {
-  if constexpr (type == WeightType::kBf16) {
-    multiply_pieces<terms>(sum, w, 0, 1, {x.high.x, x.high.y}, {x.low.x, x.low.y});
-    multiply_pieces<terms>(sum, w, 2, 3, {x.high.z, x.high.w}, {x.low.z, x.low.w});
-  } else if constexpr (type == WeightType::kQ8_0) {
-    float part[4] = {};
-    multiply_pieces<terms>(part, w, 0, 1, {x.high.x, x.high.y}, {x.low.x, x.low.y});
-    multiply_pieces<terms>(part, w, 2, 3, {x.high.z, x.high.w}, {x.low.z, x.low.w});
-    add_scaled(sum, part, w.low_scale, w.high_scale);
-  } else {
-    float part[4] = {};
-    float part16[4] = {};  // odd pieces hold 16 times their quants
-    multiply_pieces<terms>(part, w, 0, 2, {x.high.x, x.high.z}, {x.low.x, x.low.z});
-    multiply_pieces<terms>(part16, w, 1, 3, {x.high.y, x.high.w}, {x.low.y, x.low.w});
-    add_sixteenth(part, part16);
-    add_scaled(sum, part, w.low_scale, w.high_scale);
-    const float x_sums[4] = {x_sum.x, x_sum.y, x_sum.x, x_sum.y};
-    add_scaled(sum, x_sums, w.low_bias, w.high_bias);
+// sums += w · x over a tile's 64 columns. x_sum: sum_of_group() of tokens 2t and 2t + 1; only AFFINE4 reads it.
+template <WeightType type>
+__device__ inline void multiply_tile(TileSums<type, false>& sums, const WeightFragment (&w)[2],
+                                     const ActivationFragment (&x)[2], const float2 (&x_sum)[2]) {
+#pragma unroll
+  for (int32_t g = 0; g < 2; ++g) {
+    if constexpr (type == WeightType::kBf16) {
+      add_group(sums.high, w[g], x[g].high);
+      add_group(sums.low, w[g], x[g].low);
+    } else {
+      float high[4];
+      float low[4];
+      begin_half(high, w[g], x[g].high);
+      add_half(high, w[g], x[g].high, 1);
+      begin_half(low, w[g], x[g].low);
+      add_half(low, w[g], x[g].low, 1);
+      add_scaled(sums.sum, high, w[g].low_scale, w[g].high_scale);
+      add_scaled(sums.sum, low, w[g].low_scale, w[g].high_scale);
+      if constexpr (type == WeightType::kAffine4Gs32) {
+        add_scaled(sums.sum, {x_sum[g].x, x_sum[g].y, x_sum[g].x, x_sum[g].y}, w[g].low_bias, w[g].high_bias);
+      }
+    }
+  }
+}
+
+// The same for up to four tokens, whose terms lie side by side in the matrix unit, which halves its instructions:
+// column 2t of its eight holds token t's high terms, column 2t + 1 its low ones. x: of this lane's column.
+template <WeightType type>
+__device__ inline void multiply_tile(TileSums<type, true>& sums, const WeightFragment (&w)[2], const uint4 (&x)[2],
+                                     const float (&x_sum)[2]) {
+#pragma unroll
+  for (int32_t g = 0; g < 2; ++g) {
+    if constexpr (type == WeightType::kBf16) {
+      add_group(sums.parts, w[g], x[g]);
+    } else {
+      float part[4];
+      begin_half(part, w[g], x[g]);
+      add_half(part, w[g], x[g], 1);
+#pragma unroll
+      for (int32_t i = 0; i < 2; ++i) {
+        const float scale = i == 0 ? w[g].low_scale : w[g].high_scale;
+        float& sum = sums.sum[i];
+        sum = __fmaf_rn(part[2 * i + 1], scale, __fmaf_rn(part[2 * i], scale, sum));
+        if constexpr (type == WeightType::kAffine4Gs32) {
+          sum = __fmaf_rn(x_sum[g], i == 0 ? w[g].low_bias : w[g].high_bias, sum);
+        }
+      }
+    }
   }
 }
 
@@ -194,6 +250,12 @@ __device__ inline WeightFragment quantized_fragment(const std::byte* tile, const
 __device__ inline WeightFragment fp16_fragment(const std::byte* piece, int32_t distance) {
   return unpacked<WeightType::kBf16>(
       {*reinterpret_cast<const uint4*>(piece), *reinterpret_cast<const uint4*>(piece + distance)});
+}
+
+// Which row of eight of an FP16 tile lanes 4g … 4g + 3 may hold instead of row g: neighbours g lie four rows apart,
+// where the swizzle makes their pieces meet in no bank of shared memory.
+__device__ inline int32_t row_of_lane(int32_t g) {
+  return g / 2 + g % 2 * 4;
 }
 
 // One warp's tiles of 16 rows on their way to registers. Each lane copies what it itself will need, so that no other
