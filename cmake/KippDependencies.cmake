@@ -7,6 +7,7 @@ find_path(KIPP_EXPECTED_INCLUDE_DIR tl/expected.hpp REQUIRED)
 
 if(NOT KIPP_OPERATORS_ONLY)
   find_package(CLI11 REQUIRED)
+  find_path(KIPP_TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h REQUIRED)  # headers only
   find_path(KIPP_UTF8PROC_INCLUDE_DIR utf8proc.h REQUIRED)
   find_library(KIPP_UTF8PROC_LIBRARY NAMES libutf8proc.a utf8proc REQUIRED)
   add_library(kipp_utf8proc INTERFACE)

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 profile=${1:-run}
 packages=(g++ cmake ninja-build make git xz-utils ca-certificates python3 python3-venv nlohmann-json3-dev libcli11-dev
-          libfmt-dev libexpected-dev libutf8proc-dev libedit-dev libboost1.81-dev libssl-dev)
+          libfmt-dev libexpected-dev libtomlplusplus-dev libutf8proc-dev libedit-dev libboost1.81-dev libssl-dev)
 case "$profile" in
   run) ;;
   test) packages+=(libgtest-dev libgmock-dev clang-19 clang-format-19 clang-tidy-19 shellcheck mandoc zsh fish

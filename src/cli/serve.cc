@@ -21,54 +21,26 @@
 #include "build_info.h"
 #include "cli/commands.h"
 #include "cli/gate_records.h"
-#include "cli/input.h"
 #include "cli/model_flags.h"
-#include "cli/number_flag.h"
 #include "cli/output.h"
 #include "cli/sampling_flags.h"
-#include "cli/text_flag.h"
+#include "cli/serve_flags.h"
+#include "cli/settings.h"
 #include "kipp/version.h"
 #include "server/api/api_server.h"
 #include "server/http/http_server.h"
+#include "server/log/logger.h"
 #include "server/service/generation_service.h"
 
 namespace kipp::cli {
 namespace {
 
-struct ServeFlags {
-  ModelFlags model;
-  std::string host = "127.0.0.1";
-  uint16_t port = 8080;
-  std::string unix_socket;
-  std::vector<std::string> api_keys;
-  std::string api_key_file;
-  std::string tls_certificate;
-  std::string tls_key;
-  std::vector<std::string> cors_origins;
-  std::vector<std::string> names;
-  int32_t max_sequences = 64;
-  int32_t num_blocks = 0;
-  int32_t max_waiting = 256;
-  int32_t max_connections = 4096;
-  int32_t drain_seconds = 30;
-  bool no_prefix_cache = false;
-  bool lenient = false;
-};
-
 constexpr double kShareOnDevice = 0.9;  // of what weights and workspace leave: nobody else uses the GPU
 constexpr std::chrono::milliseconds kSameSignal{300};
 constexpr double kShareOnHost = 0.25;  // the system keeps the file's pages in the rest
 
-Result<std::vector<std::string>> all_keys(const ServeFlags& flags) {
-  std::vector<std::string> keys = flags.api_keys;
-  if (flags.api_key_file.empty()) return keys;
-  KIPP_ASSIGN(const std::string text, read_file(flags.api_key_file));
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    if (end > begin) keys.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return keys;
+Json text(std::string value) {
+  return Json::string(std::move(value));
 }
 
 Result<std::unique_ptr<Model>> open_served(const ServeFlags& flags, const std::filesystem::path& path) {
@@ -115,7 +87,7 @@ api::ApiOptions api_options(const ServeFlags& flags, Model& model, const ModelFi
   return options;
 }
 
-http::Options http_options(const ServeFlags& flags, std::vector<std::string> keys) {
+http::Options http_options(const ServeFlags& flags, const std::vector<ApiKey>& keys, log::Logger& logger) {
   http::Options options;
   options.host = flags.unix_socket.empty() ? flags.host : "";
   options.port = flags.port;
@@ -124,7 +96,17 @@ http::Options http_options(const ServeFlags& flags, std::vector<std::string> key
   options.tls_key = flags.tls_key;
   options.max_connections = static_cast<size_t>(flags.max_connections);
   options.cors_origins = flags.cors_origins;
-  options.api_keys = std::move(keys);
+  for (const ApiKey& key : keys) options.api_keys.push_back(key.key);
+  if (flags.open_metrics) options.open_paths.emplace_back("/metrics");
+  options.on_refusal = [&logger](const http::RefusedRequest& refused) {
+    logger.write(log::Level::kInfo, "request_refused",
+                 {{"request_id", text(std::string(refused.request_id))},
+                  {"peer", text(std::string(refused.peer))},
+                  {"method", text(std::string(refused.method))},
+                  {"path", text(std::string(refused.path))},
+                  {"status", Json::number(int64_t{refused.status})},
+                  {"error", text(std::string(refused.code))}});
+  };
   return options;
 }
 
@@ -196,35 +178,54 @@ std::string address_of(const ServeFlags& flags, uint16_t port) {
 // Model, service, routes and connections. Members end in the other order: nothing is called that is gone.
 class Serving {
  public:
+  explicit Serving(log::Logger& logger) : logger_(logger) {}
+
   Result<void> open(const ServeFlags& flags, const std::filesystem::path& path) {
-    KIPP_ASSIGN(std::vector<std::string> keys, all_keys(flags));
-    KIPP_ASSIGN(server_, http::Server::start(http_options(flags, std::move(keys)), [this](auto exchange) {
+    const auto start = std::chrono::steady_clock::now();
+    KIPP_ASSIGN(const std::vector<ApiKey> keys, all_keys(flags));
+    KIPP_ASSIGN(server_, http::Server::start(http_options(flags, keys, logger_), [this](auto exchange) {
                   api::ApiServer* api = ready_;
                   if (api != nullptr) return api->handle(exchange);
                   exchange->respond(loading());
                 }));
+    const std::string address = address_of(flags, server_->port());
+    logger_.write(log::Level::kInfo, "started",
+                  {{"address", text(address)}, {"version", text(kVersion)}, {"commit", text(kBuildCommit)}});
     KIPP_ASSIGN(const ModelFile file, ModelFile::open(path, {.allow_synthetic = flags.model.allow_synthetic}));
     KIPP_ASSIGN(model_, open_served(flags, path));
     const BatchEngineOptions engine{.prefix_cache = !flags.no_prefix_cache,
                                     .look_ahead = flags.model.backend == "cuda"};
+    const int32_t num_blocks = model_->num_free_blocks();
     KIPP_ASSIGN(service_, GenerationService::start(*model_, {.engine = engine, .max_waiting = flags.max_waiting}));
-    api_ = std::make_unique<api::ApiServer>(*model_, *service_, api_options(flags, *model_, file));
+    api::ApiOptions options = api_options(flags, *model_, file);
+    for (const ApiKey& key : keys) options.keys.push_back({key.name, key.max_requests});
+    options.logger = &logger_;
+    options.log_prompts = flags.log_prompts;
+    options.http_statistics = [this] { return server_->statistics(); };
+    api_ = std::make_unique<api::ApiServer>(*model_, *service_, std::move(options));
     ready_ = api_.get();
-    KIPP_TRY(standard_output().write(address_of(flags, server_->port()) + "\n"));
-    print_message(fmt::format("{} on {}, {} KV blocks of {} positions\n", path.filename().string(), flags.model.backend,
-                              model_->num_free_blocks(), kBlockPositions));
+    KIPP_TRY(standard_output().write(address + "\n"));
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    logger_.write(log::Level::kInfo, "model_loaded",
+                  {{"model", text(path.filename().string())},
+                   {"backend", text(flags.model.backend)},
+                   {"kv_blocks", Json::number(int64_t{num_blocks})},
+                   {"block_positions", Json::number(int64_t{kBlockPositions})},
+                   {"seconds", Json::number_literal(fmt::format("{:.3f}", seconds.count()))}});
     return {};
   }
 
   // Lets what runs finish, up to the deadline.
   void drain(int32_t seconds) {
-    print_message(fmt::format("ending: up to {} s for what runs; a second signal ends it now\n", seconds));
+    logger_.write(log::Level::kInfo, "ending",
+                  {{"message", text(fmt::format("up to {} s for what runs; a second signal ends it now", seconds))}});
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
     server_->stop_accepting();
     const bool answered = service_->drain(deadline);
     const bool sent = server_->drain(deadline + std::chrono::seconds(1));  // so that those that were cut are told
-    print_message(answered && sent ? "ended: every answer was finished\n"
-                                   : "ended: answers were cut at the deadline\n");
+    logger_.write(
+        log::Level::kInfo, "ended",
+        {{"message", text(answered && sent ? "every answer was finished" : "answers were cut at the deadline")}});
   }
 
  private:
@@ -235,6 +236,7 @@ class Serving {
     return {.status = error.status, .headers = {{"Retry-After", "1"}}, .body = write_json(openai::error_json(error))};
   }
 
+  log::Logger& logger_;
   std::atomic<api::ApiServer*> ready_ = nullptr;
   std::unique_ptr<Model> model_;
   std::unique_ptr<GenerationService> service_;
@@ -242,66 +244,41 @@ class Serving {
   std::unique_ptr<http::Server> server_;
 };
 
-Result<void> serve(const ServeFlags& flags) {
+Result<void> serve(const ServeFlags& flags, log::Logger& logger) {
   EndSignals signals(flags.unix_socket);
   KIPP_ASSIGN(const std::filesystem::path path, artifact_path(flags.model));
-  Serving serving;
+  Serving serving(logger);
   KIPP_TRY(serving.open(flags, path));
   signals.wait();
   serving.drain(flags.drain_seconds);
   return {};
 }
 
+ExitCode serve(const ServeFlags& flags) {
+  log::Logger logger({.format = flags.log_format, .level = flags.log_level, .descriptor = STDERR_FILENO});
+  const Result<void> served = serve(flags, logger);
+  if (served) return ExitCode::kOk;
+  if (flags.log_format == log::Format::kText) return fail(ExitCode::kModel, served.error());
+  logger.write(log::Level::kError, "failed", {{"message", text(served.error().message)}});
+  return ExitCode::kModel;
+}
+
 constexpr std::string_view kExamples =
     "  kipp serve -m models/kipp-kipp-demo-bf16.gguf\n"
     "  kipp serve -m models/kipp-kipp-demo-bf16.gguf --host :: --port 8000 --api-key secret --max-sequences 16\n"
-    "  kipp serve -m models/kipp-kipp-demo-bf16.gguf --unix-socket kipp.sock --name demo --name gpt-4o-mini\n";
-
-void add_listening_flags(CLI::App& command, ServeFlags& flags) {
-  command.add_option("--host", flags.host, "Address or name to listen at; :: is every address of the machine")
-      ->capture_default_str();
-  command.add_option("--port", flags.port, "TCP port; 0: any free one")->capture_default_str();
-  command.add_option("--unix-socket", flags.unix_socket, "Listen at this socket instead")->type_name("PATH");
-  command.add_option("--api-key", flags.api_keys, "Key that clients must send; may be repeated")
-      ->allow_extra_args(false)
-      ->envname("KIPP_API_KEY")
-      ->type_name("KEY");
-  command.add_option("--api-key-file", flags.api_key_file, "File of keys, one a line")->type_name("FILE");
-  command.add_option("--tls-cert", flags.tls_certificate, "Certificate chain, PEM")->type_name("FILE");
-  command.add_option("--tls-key", flags.tls_key, "Its private key, PEM")->type_name("FILE");
-  command.add_option("--cors-origin", flags.cors_origins, "Origin whose pages may call, or *; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("ORIGIN");
-  add_number_flag<int32_t>(command, "--max-connections", flags.max_connections, {.min = 1},
-                           "Connections at a time; more are answered 503");
-}
+    "  kipp serve -m models/kipp-kipp-demo-bf16.gguf --unix-socket kipp.sock --name demo --name gpt-4o-mini\n"
+    "  kipp serve -m models/kipp-kipp-demo-bf16.gguf --log-format json --max-waiting 64\n";
 
 }  // namespace
 
 void add_serve_command(CLI::App& app, ExitCode& exit_code) {
   CLI::App* command = app.add_subcommand("serve", "Serve a model over HTTP with OpenAI's interface");
   const auto flags = std::make_shared<ServeFlags>();
-  add_model_flags(*command, flags->model);
-  add_listening_flags(*command, *flags);
-  command
-      ->add_option("--name", flags->names,
-                   "Name of the model for clients (default: the checkpoint's id); may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("NAME");
-  add_number_flag<int32_t>(*command, "--max-sequences", flags->max_sequences, {.min = 1, .max = 1024},
-                           "Sequences that are evaluated together");
-  add_number_flag<int32_t>(*command, "--kv-blocks", flags->num_blocks, {.min = 0},
-                           "KV blocks of 32 positions; 0: as memory allows");
-  add_number_flag<int32_t>(*command, "--max-waiting", flags->max_waiting, {.min = 1},
-                           "Requests that may wait for their first token; more are answered 429");
-  add_number_flag<int32_t>(*command, "--drain-seconds", flags->drain_seconds, {.min = 0},
-                           "After SIGTERM or Ctrl-C, time for what runs");
-  command->add_flag("--no-prefix-cache", flags->no_prefix_cache, "Evaluate every prompt anew");
-  command->add_flag("--lenient", flags->lenient, "Ignore fields of requests that Kipp does not know");
+  add_serve_flags(*command, *flags);
   command->footer(help_footer(kExamples));
-  command->callback([flags, &exit_code] {
-    const Result<void> served = serve(*flags);
-    exit_code = served ? ExitCode::kOk : fail(ExitCode::kModel, served.error());
+  command->callback([command, flags, &exit_code] {
+    apply_settings(*command);
+    exit_code = serve(*flags);
   });
 }
 

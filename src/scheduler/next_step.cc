@@ -119,6 +119,7 @@ void Scheduler::emit(Sequence& sequence, int32_t count, ScheduledStep& step, InF
     times.first_scheduled = options_.clock();
   }
   totals_.num_scheduled_tokens += static_cast<uint64_t>(count);
+  ++totals_.num_scheduled_spans;
   totals_.num_recomputed_tokens += static_cast<uint64_t>(std::clamp(sequence.num_once_computed - begin, 0, count));
 }
 

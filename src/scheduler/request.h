@@ -75,6 +75,7 @@ struct SchedulerStats {
   uint64_t num_preemptions = 0;
   uint64_t num_steps = 0;
   uint64_t num_scheduled_tokens = 0;                          // rows of all steps
+  uint64_t num_scheduled_spans = 0;                           // sequences with rows in a step, over all steps
   uint64_t num_dropped_tokens = 0;                            // sampled ahead for a choice that had ended
   uint64_t num_recomputed_tokens = 0;                         // rows evaluated again after a preemption
   uint64_t num_prefix_query_tokens = 0;                       // of prompts that were looked up when evaluated first

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "server/api/metrics_page.h"
 #include "server/openai/openapi.h"
 
 namespace kipp::api {
@@ -15,13 +16,8 @@ namespace {
 constexpr size_t kMostWaitingTasks = 4096;
 constexpr const char* kModelsPrefix = "/v1/models/";
 
-http::Response json_response(const Json& json, int status = 200) {
-  return {.status = status, .body = write_json(json)};
-}
-
-http::Response error_response(const openai::ApiError& error) {
-  http::Response response = json_response(openai::error_json(error), error.status);
-  return response;
+http::Response json_response(const Json& json) {
+  return {.body = write_json(json)};
 }
 
 openai::ApiError not_found(const std::string& path) {
@@ -34,6 +30,7 @@ ApiServer::ApiServer(Model& model, GenerationService& service, ApiOptions option
     : model_(model),
       service_(service),
       options_(std::move(options)),
+      observers_(std::make_shared<Observers>(options_.logger, options_.log_prompts, options_.keys)),
       id_salt_(std::random_device()()),
       workers_(options_.num_workers, kMostWaitingTasks) {}
 
@@ -44,6 +41,7 @@ const std::vector<ApiServer::Route>& ApiServer::routes() {
       {"GET", "/version", &ApiServer::version, true},
       {"GET", "/props", &ApiServer::props, true},
       {"GET", "/openapi.json", &ApiServer::openapi, false},
+      {"GET", "/metrics", &ApiServer::metrics, true},
       {"POST", "/v1/completions", &ApiServer::completions, false},
       {"POST", "/v1/chat/completions", &ApiServer::chat_completions, false},
       {"POST", "/tokenize", &ApiServer::tokenize, false},
@@ -53,7 +51,11 @@ const std::vector<ApiServer::Route>& ApiServer::routes() {
   return kRoutes;
 }
 
-void ApiServer::handle(const Exchange& exchange) {
+void ApiServer::handle(const std::shared_ptr<http::Exchange>& exchange) {
+  route(std::make_shared<Transaction>(exchange, observers_));
+}
+
+void ApiServer::route(const Exchange& exchange) {
   const http::Request& request = exchange->request();
   if (request.path.starts_with(kModelsPrefix) && request.method == "GET") return model_of_path(exchange);
   std::string allowed;
@@ -66,16 +68,17 @@ void ApiServer::handle(const Exchange& exchange) {
     if (route.at_once) return (this->*route.run)(exchange);
     const auto task = [this, exchange, run = route.run] { (this->*run)(exchange); };
     if (!workers_.post(task)) {
-      exchange->respond(error_response({.status = 503, .type = "server_error", .message = "too many requests wait"}));
+      exchange->refuse(
+          {.status = 503, .type = "server_error", .code = "queue_full", .message = "too many requests wait"},
+          {{"Retry-After", "1"}});
     }
     return;
   }
-  if (allowed.empty()) return exchange->respond(error_response(not_found(request.path)));
-  http::Response response = error_response({.status = 405,
-                                            .code = "method_not_allowed",
-                                            .message = fmt::format("{} has no {}", request.path, request.method)});
-  response.headers.push_back({"Allow", allowed});
-  exchange->respond(std::move(response));
+  if (allowed.empty()) return exchange->refuse(not_found(request.path));
+  exchange->refuse({.status = 405,
+                    .code = "method_not_allowed",
+                    .message = fmt::format("{} has no {}", request.path, request.method)},
+                   {{"Allow", allowed}});
 }
 
 void ApiServer::health(const Exchange& exchange) {
@@ -92,7 +95,7 @@ void ApiServer::models(const Exchange& exchange) {
 void ApiServer::model_of_path(const Exchange& exchange) {
   const std::string id = exchange->request().path.substr(std::string_view(kModelsPrefix).size());
   if (std::ranges::find(options_.defaults.models, id) == options_.defaults.models.end()) {
-    return exchange->respond(error_response(openai::no_such_model(id)));
+    return exchange->refuse(openai::no_such_model(id));
   }
   exchange->respond(json_response(openai::model_json({id, options_.created, model_.context()})));
 }
@@ -109,27 +112,43 @@ void ApiServer::openapi(const Exchange& exchange) {
   exchange->respond(json_response(openai::openapi_json(options_.defaults, options_.props.build.version)));
 }
 
+void ApiServer::metrics(const Exchange& exchange) {
+  const std::string model = options_.defaults.models.empty() ? "" : options_.defaults.models.front();
+  const http::Statistics http = options_.http_statistics ? options_.http_statistics() : http::Statistics{};
+  exchange->respond({.body = metrics_page({.model = model,
+                                           .build = options_.props.build,
+                                           .service = service_.stats(),
+                                           .requests = service_.metrics(),
+                                           .http = http,
+                                           .refusals = observers_->refusals.snapshot()}),
+                     .content_type = metrics::TextPage::kContentType});
+}
+
 void ApiServer::completions(const Exchange& exchange) {
-  if (const auto handed = complete(exchange); !handed) exchange->respond(error_response(handed.error()));
+  if (!exchange->take_slot()) return;
+  if (const auto handed = complete(exchange); !handed) exchange->refuse(handed.error());
 }
 
 void ApiServer::chat_completions(const Exchange& exchange) {
-  if (const auto handed = chat(exchange); !handed) exchange->respond(error_response(handed.error()));
+  if (!exchange->take_slot()) return;
+  if (const auto handed = chat(exchange); !handed) exchange->refuse(handed.error());
+}
+
+void ApiServer::give(const Exchange& exchange, const Answer& answer) {
+  if (!answer) return exchange->refuse(answer.error());
+  exchange->respond(json_response(*answer));
 }
 
 void ApiServer::tokenize(const Exchange& exchange) {
-  const Answer answer = tokenized(exchange->request().body);
-  exchange->respond(answer ? json_response(*answer) : error_response(answer.error()));
+  give(exchange, tokenized(exchange->request().body));
 }
 
 void ApiServer::detokenize(const Exchange& exchange) {
-  const Answer answer = detokenized(exchange->request().body);
-  exchange->respond(answer ? json_response(*answer) : error_response(answer.error()));
+  give(exchange, detokenized(exchange->request().body));
 }
 
 void ApiServer::apply_template(const Exchange& exchange) {
-  const Answer answer = templated(exchange->request().body);
-  exchange->respond(answer ? json_response(*answer) : error_response(answer.error()));
+  give(exchange, templated(exchange->request().body));
 }
 
 }  // namespace kipp::api

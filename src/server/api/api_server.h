@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "kipp/engine.h"
 #include "server/api/call.h"
+#include "server/api/transaction.h"
 #include "server/api/workers.h"
 #include "server/http/http_server.h"
 #include "server/openai/answers.h"
@@ -24,6 +26,10 @@ struct ApiOptions {
   std::string system_fingerprint = {};
   int64_t created = 0;  // of the model: seconds since 1970
   int32_t num_workers = 2;
+  std::vector<KeyInfo> keys = {};                          // by http::Request::key_index
+  log::Logger* logger = nullptr;                           // outlives the server; null: no log
+  bool log_prompts = false;                                // also bodies of requests, and messages that quote them
+  std::function<http::Statistics()> http_statistics = {};  // for the metrics
 };
 
 class ApiServer {
@@ -35,7 +41,7 @@ class ApiServer {
   void handle(const std::shared_ptr<http::Exchange>& exchange);
 
  private:
-  using Exchange = std::shared_ptr<http::Exchange>;
+  using Exchange = std::shared_ptr<Transaction>;
   using Answer = openai::ApiResult<Json>;
   struct Route {
     const char* method;
@@ -50,13 +56,16 @@ class ApiServer {
   void version(const Exchange& exchange);
   void props(const Exchange& exchange);
   void openapi(const Exchange& exchange);
+  void metrics(const Exchange& exchange);
   void completions(const Exchange& exchange);
   void chat_completions(const Exchange& exchange);
   void tokenize(const Exchange& exchange);
   void detokenize(const Exchange& exchange);
   void apply_template(const Exchange& exchange);
 
+  void route(const Exchange& exchange);
   void model_of_path(const Exchange& exchange);
+  static void give(const Exchange& exchange, const Answer& answer);
   // These hand the exchange to a call, or refuse.
   openai::ApiResult<void> complete(const Exchange& exchange);
   openai::ApiResult<void> chat(const Exchange& exchange);
@@ -73,6 +82,7 @@ class ApiServer {
   Model& model_;
   GenerationService& service_;
   ApiOptions options_;
+  std::shared_ptr<Observers> observers_;
   std::atomic<uint64_t> num_ids_ = 0;
   uint64_t id_salt_;  // so that ids of another run differ
   Workers workers_;   // last: its threads use everything above

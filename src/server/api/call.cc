@@ -23,6 +23,16 @@ openai::Finish finish_reason_of(const BatchEnd& end) {
   return openai::Finish::kError;
 }
 
+const char* finish_name(openai::Finish finish) {
+  switch (finish) {
+    case openai::Finish::kStop: return "stop";
+    case openai::Finish::kLength: return "length";
+    case openai::Finish::kAbort: return "abort";
+    case openai::Finish::kError: return "error";
+  }
+  return "error";
+}
+
 }  // namespace
 
 // Tells the call which prompt it is about.
@@ -32,11 +42,15 @@ class Call::Sink final : public BatchSink {
 
   void on_prompt_logprobs(std::span<const SampledToken> tokens) override { call_->on_prompt(prompt_, tokens); }
   bool on_token(const BatchToken& token) override {
-    if (call_->failed_ || call_->evaluates_only()) return false;
+    if (call_->failed_) return false;
+    if (call_->evaluates_only()) return true;  // max_tokens ends it
     ++call_->usage_.completion_tokens;
     return call_->on_token(index_of(token.choice), token);
   }
   void on_end(const BatchEnd& end) override {
+    if (end.reason == FinishReason::kCancelled && !call_->context_.exchange->is_open()) {
+      return call_->take_leave(index_of(end.choice));
+    }
     if (call_->failed_) return;
     if (end.error) return call_->fail(openai::api_error(*end.error));
     const bool is_unanswered = call_->usage_.completion_tokens == 0 && !call_->begun_;
@@ -73,6 +87,10 @@ Call::Call(CallContext context, const openai::Generation& generation, bool is_ch
   for (const int32_t count : num_prompt_tokens_) usage_.prompt_tokens += count;
 }
 
+GenerationNotes Call::notes() const {
+  return {.id = context_.identity.id, .stream = streams(), .prompt_tokens = usage_.prompt_tokens};
+}
+
 std::vector<std::shared_ptr<BatchSink>> Call::make_sinks() {
   std::vector<std::shared_ptr<BatchSink>> sinks;
   sinks.reserve(num_prompt_tokens_.size());
@@ -98,13 +116,21 @@ void Call::send(std::string events) {
   context_.exchange->write(std::move(events));
 }
 
+// The client is gone: whatever is said goes nowhere, and no error is to be counted.
+void Call::take_leave(size_t index) {
+  finishes_[index] = openai::Finish::kAbort;
+  context_.exchange->generation()->was_cancelled = true;
+  failed_ = true;
+}
+
 void Call::fail(const openai::ApiError& api_error) {
   if (failed_) return;
   if (streams() && begun_) {
+    context_.exchange->note_error(api_error);
     send(openai::sse_error(api_error));
     context_.exchange->end_stream();
   } else {
-    context_.exchange->respond({.status = api_error.status, .body = write_json(openai::error_json(api_error))});
+    context_.exchange->refuse(api_error);
   }
   failed_ = true;
 }
@@ -124,7 +150,27 @@ void Call::take_finished(size_t prompt, const RequestInfo& info) {
   timings_.prompt_ms = std::max(timings_.prompt_ms, milliseconds(times.first_scheduled, times.first_token));
   timings_.predicted_ms = std::max(timings_.predicted_ms, milliseconds(times.first_token, times.ended));
   timings_.predicted_tokens = usage_.completion_tokens;
-  if (++num_finished_ == num_prompt_tokens_.size() && !failed_) complete();
+  note_times(times);
+  if (++num_finished_ < num_prompt_tokens_.size()) return;
+  note_finishes();
+  if (!failed_) complete();
+}
+
+void Call::note_times(const RequestTimes& times) {
+  GenerationNotes& notes = *context_.exchange->generation();
+  const SchedulerTime arrived = context_.exchange->request().received;
+  const auto note_latest = [&](std::optional<double>& known, const std::optional<SchedulerTime>& time) {
+    if (time) known = std::max(known.value_or(0.0), milliseconds(arrived, time));
+  };
+  note_latest(notes.queue_ms, times.first_scheduled);
+  note_latest(notes.first_token_ms, times.first_token);
+}
+
+void Call::note_finishes() {
+  GenerationNotes& notes = *context_.exchange->generation();
+  notes.cached_tokens = usage_.cached_tokens;
+  notes.generated_tokens = usage_.completion_tokens;
+  for (const openai::Finish finish : finishes_) notes.finish_reasons.emplace_back(finish_name(finish));
 }
 
 void Call::complete() {

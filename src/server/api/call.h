@@ -10,7 +10,7 @@
 
 #include "engine/batch_engine.h"
 #include "kipp/tokenizer.h"
-#include "server/http/http_server.h"
+#include "server/api/transaction.h"
 #include "server/openai/answers.h"
 #include "server/openai/requests.h"
 
@@ -18,7 +18,7 @@ namespace kipp::api {
 
 // What an answer is made of besides the tokens.
 struct CallContext {
-  std::shared_ptr<http::Exchange> exchange;
+  std::shared_ptr<Transaction> exchange;
   const Tokenizer& tokenizer;
   openai::Identity identity;
 };
@@ -29,6 +29,8 @@ class Call : public std::enable_shared_from_this<Call> {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
+  // What is known before it begins. The exchange's alone until then.
+  GenerationNotes notes() const;
   // A sink for each prompt. They keep the call alive.
   std::vector<std::shared_ptr<BatchSink>> make_sinks();
 
@@ -65,6 +67,9 @@ class Call : public std::enable_shared_from_this<Call> {
 
   void take_end(size_t index, const BatchEnd& end, openai::Finish finish);
   void take_finished(size_t prompt, const RequestInfo& info);
+  void note_times(const RequestTimes& times);
+  void note_finishes();
+  void take_leave(size_t index);
   void fail(const openai::ApiError& error);
   void complete();
 
@@ -78,7 +83,7 @@ class Call : public std::enable_shared_from_this<Call> {
   std::vector<openai::Finish> finishes_;    // [choices]
   size_t num_finished_ = 0;
   bool begun_ = false;   // the stream's head was sent
-  bool failed_ = false;  // the client was told of an error: nothing follows
+  bool failed_ = false;  // the client was told of an error, or has left: nothing follows
 };
 
 // What the service is asked for, but for the prompt.

@@ -70,14 +70,13 @@ ApiResult<void> ApiServer::run(const Exchange& exchange, const std::shared_ptr<C
   std::vector<std::shared_ptr<BatchSink>> sinks = call->make_sinks();
   std::vector<GenerationService::Order> orders;
   orders.reserve(requests.size());
-  for (size_t i = 0; i < requests.size(); ++i) orders.push_back({std::move(requests[i]), std::move(sinks[i])});
+  const SchedulerTime arrived = exchange->request().received;
+  for (size_t i = 0; i < requests.size(); ++i) orders.push_back({std::move(requests[i]), std::move(sinks[i]), arrived});
+  exchange->start_generation(call->notes());  // the service's thread goes on with them
   const auto ids = service_.submit(std::move(orders));
   if (!ids) {
     if (ids.error().kind != Refusal::Kind::kBusy) return tl::unexpected<ApiError>(of_refusal(ids.error()));
-    const ApiError busy = of_refusal(ids.error());
-    exchange->respond({.status = busy.status,
-                       .headers = {{"Retry-After", std::to_string(ids.error().retry_after_seconds)}},
-                       .body = write_json(openai::error_json(busy))});
+    exchange->refuse(of_refusal(ids.error()), {{"Retry-After", std::to_string(ids.error().retry_after_seconds)}});
     return {};
   }
   exchange->on_closed([&service = service_, ids = *ids] {

@@ -212,6 +212,8 @@ asio::awaitable<bool> Connection::serve_request() {
   RequestReader reader(context_.options.max_header_bytes, context_.options.max_body_bytes);
   request_headers_.clear();
   request_id_.clear();
+  request_method_.clear();
+  request_path_.clear();
   minor_version_ = 1;
   is_head_request_ = false;
   keep_alive_ = false;
@@ -221,6 +223,8 @@ asio::awaitable<bool> Connection::serve_request() {
   if (reader.has_head()) {
     request_headers_ = reader.head().headers;
     request_id_ = request_id(request_headers_);
+    request_method_ = reader.head().method;
+    request_path_ = reader.head().path;
     minor_version_ = reader.head().minor_version;
     is_head_request_ = reader.head().method == "HEAD";
   }
@@ -347,6 +351,7 @@ asio::awaitable<bool> Connection::send_bytes(const ExchangeState::Output& output
 
 // The head, and a whole answer's body.
 asio::awaitable<bool> Connection::send(const Response& response, Framing framing) {
+  context_.counters.add_response(response.status);
   std::vector<Header> more;
   if (!request_id_.empty()) {
     more.push_back({"X-Request-Id", request_id_});
@@ -372,6 +377,7 @@ asio::awaitable<bool> Connection::send(const Response& response, Framing framing
 
 asio::awaitable<void> Connection::refuse(const Refusal& refusal) {
   context_.counters.add_refusal(refusal.status);
+  tell(refusal);
   keep_alive_ = false;
   Response response = error_response(refusal);
   if (refusal.status == 503) {
@@ -452,12 +458,6 @@ void Connection::on_wake() {
     cut_slow_client();
   }
   event_.cancel();
-}
-
-void Connection::client_gone() {
-  if (exchange_) {
-    exchange_->close();
-  }
 }
 
 // Without waiting until it has read what the system holds for it.

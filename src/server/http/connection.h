@@ -93,7 +93,22 @@ class Connection : public std::enable_shared_from_this<Connection> {
     watchdog_.cancel();
   }
   void on_wake();
-  void client_gone();
+  void client_gone() {
+    if (exchange_) {
+      exchange_->close();
+    }
+  }
+  // Not of what a handler has: it knows what becomes of its exchange.
+  void tell(const Refusal& refusal) const {
+    if (context_.options.on_refusal && !exchange_) {
+      context_.options.on_refusal({.status = refusal.status,
+                                   .code = refusal.code,
+                                   .peer = peer_,
+                                   .request_id = request_id_,
+                                   .method = request_method_,
+                                   .path = request_path_});
+    }
+  }
   void cut_slow_client();
   void close_socket();
 
@@ -120,6 +135,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<ExchangeState> exchange_;
   std::vector<Header> request_headers_;
   std::string request_id_;
+  std::string request_method_;
+  std::string request_path_;
   int minor_version_ = 1;
   bool is_head_request_ = false;
   bool keep_alive_ = false;

@@ -22,17 +22,24 @@ class Counters {
     ++refusals_[status];
   }
 
+  void add_response(int status) {
+    const std::lock_guard lock(mutex_);
+    ++responses_[status];
+  }
+
   Statistics snapshot() const {
     const std::lock_guard lock(mutex_);
     return {.open_connections = open_connections,
             .connections = connections,
             .requests = requests,
             .slow_clients = slow_clients,
+            .responses = responses_,
             .refusals = refusals_};
   }
 
  private:
   mutable std::mutex mutex_;
+  std::map<int, uint64_t> responses_;
   std::map<int, uint64_t> refusals_;
 };
 

@@ -66,6 +66,16 @@ class Exchange {
 // Called on an I/O thread: must not block.
 using Handler = std::function<void(std::shared_ptr<Exchange>)>;
 
+// A request, or a connection, that the server itself refused, before any handler saw it.
+struct RefusedRequest {
+  int status;
+  std::string_view code;        // of the body's error
+  std::string_view peer;        // as in Request
+  std::string_view request_id;  // empty: its headers were not read
+  std::string_view method;      // the same
+  std::string_view path;        // the same
+};
+
 struct Options {
   std::string host = "127.0.0.1";    // address or name; "::" is every address of both families; empty: no TCP
   uint16_t port = 0;                 // 0: any free one, see Server::port
@@ -87,14 +97,17 @@ struct Options {
   std::vector<std::string> cors_origins = {};         // exact origins, or "*"
   std::vector<std::string> api_keys = {};             // none: no key is asked for
   std::vector<std::string> open_paths = {"/health"};  // need no key; neither does OPTIONS
+
+  std::function<void(const RefusedRequest&)> on_refusal = {};  // on an I/O thread: must not block
 };
 
 struct Statistics {
   size_t open_connections = 0;
-  uint64_t connections = 0;          // accepted, ever
-  uint64_t requests = 0;             // handed to the handler
-  uint64_t slow_clients = 0;         // cut off because they did not read
-  std::map<int, uint64_t> refusals;  // answered by the server itself, by status; 2xx are not counted
+  uint64_t connections = 0;           // accepted, ever
+  uint64_t requests = 0;              // handed to the handler
+  uint64_t slow_clients = 0;          // cut off because they did not read
+  std::map<int, uint64_t> responses;  // begun, by status; refusals are among them
+  std::map<int, uint64_t> refusals;   // answered by the server itself, by status; 2xx are not counted
 };
 
 class Server {

@@ -177,6 +177,8 @@ constexpr std::array kOperations = {
               kJson},
     Operation{"/health", "get", "getHealth", "200 once the model is loaded, 503 before.", nullptr, nullptr, nullptr,
               kJson},
+    Operation{"/metrics", "get", "getMetrics", "Metrics in the text format of Prometheus.", nullptr, nullptr, nullptr,
+              "text/plain"},
     Operation{"/openapi.json", "get", "getOpenApi", "This document.", nullptr, nullptr, nullptr, kJson},
 };
 
@@ -189,7 +191,8 @@ Json content(std::string_view media_type, Json schema) {
 }
 
 Json answer_json(const Operation& operation) {
-  Json schema = operation.answer != nullptr ? reference(operation.answer) : Json::object();
+  const bool is_json = operation.content_type == std::string_view(kJson);
+  Json schema = operation.answer != nullptr ? reference(operation.answer) : is_json ? Json::object() : typed("string");
   Json media = content(operation.content_type, std::move(schema));
   if (operation.chunk != nullptr) {
     Json events = typed("string");

@@ -19,19 +19,26 @@ tl::unexpected<Refusal> refuse(Refusal::Kind kind, Error error, int32_t retry_af
 
 }  // namespace
 
-// Counts what becomes of a request on the way to its owner.
+// Counts and measures what becomes of a request on the way to its owner, who finds it counted when it is told.
 class GenerationService::CountingSink final : public BatchSink {
  public:
-  CountingSink(GenerationService& service, std::shared_ptr<BatchSink> owner)
-      : service_(service), owner_(std::move(owner)) {}
+  CountingSink(GenerationService& service, const Order& order)
+      : service_(service),
+        owner_(order.sink),
+        meter_(service.metrics_, order.arrived, order.request.prompt_ids.size(), order.request.num_choices) {}
 
   void on_prompt_logprobs(std::span<const SampledToken> tokens) override { owner_->on_prompt_logprobs(tokens); }
   bool on_token(const BatchToken& token) override {
     note_token();
+    meter_.note_token(token.choice, std::chrono::steady_clock::now());
     return owner_->on_token(token);
   }
-  void on_end(const BatchEnd& end) override { owner_->on_end(end); }
+  void on_end(const BatchEnd& end) override {
+    meter_.note_end(end);
+    owner_->on_end(end);
+  }
   void on_finished(const RequestInfo& info) override {
+    meter_.note_finished(info);
     const auto seconds =
         std::chrono::duration<double>(info.times.ended.value_or(info.times.queued) - info.times.queued);
     {
@@ -50,6 +57,7 @@ class GenerationService::CountingSink final : public BatchSink {
 
   GenerationService& service_;
   std::shared_ptr<BatchSink> owner_;
+  RequestMeter meter_;
   bool has_token_ = false;
 };
 
@@ -92,7 +100,8 @@ tl::expected<std::vector<uint64_t>, Refusal> GenerationService::submit(std::vect
     stats_.num_requests += count;
     stats_.num_waiting += count;
     for (Order& order : orders) {
-      order.sink = std::make_shared<CountingSink>(*this, std::move(order.sink));
+      stats_.num_arriving += order.request.num_choices;
+      order.sink = std::make_shared<CountingSink>(*this, order);
       ids.push_back(next_id_);
       submitted_.push_back({next_id_++, std::move(order)});
     }
@@ -157,6 +166,8 @@ void GenerationService::admit(Submission submission) {
 bool GenerationService::take_orders(Orders& orders) {
   std::unique_lock lock(mutex_);
   stats_.scheduler = engine_->stats();
+  stats_.num_arriving = 0;
+  for (const Submission& submission : submitted_) stats_.num_arriving += submission.order.request.num_choices;
   const auto has_orders = [this] { return !submitted_.empty() || !cancelled_.empty() || cancels_all_ || ends_; };
   if (engine_->num_requests() == 0) wake_.wait(lock, has_orders);
   orders.submitted.swap(submitted_);
@@ -172,8 +183,18 @@ void GenerationService::run() {
     for (const uint64_t id : orders.cancelled) engine_->cancel(id);
     if (orders.cancels_all) engine_->cancel_all();
     orders = {};
+    const SchedulerStats before = engine_->stats();
     engine_->advance();
+    note_step(before);
   }
+}
+
+// advance() makes one step at most.
+void GenerationService::note_step(const SchedulerStats& before) {
+  const SchedulerStats after = engine_->stats();
+  if (after.num_steps == before.num_steps) return;
+  metrics_.step_tokens.observe(static_cast<double>(after.num_scheduled_tokens - before.num_scheduled_tokens));
+  metrics_.step_sequences.observe(static_cast<double>(after.num_scheduled_spans - before.num_scheduled_spans));
 }
 
 }  // namespace kipp

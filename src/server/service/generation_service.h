@@ -13,6 +13,7 @@
 #include "engine/batch_engine.h"
 #include "kipp/engine.h"
 #include "kipp/error.h"
+#include "server/service/service_metrics.h"
 
 namespace kipp {
 
@@ -38,6 +39,7 @@ struct ServiceStats {
   SchedulerStats scheduler = {};
   int32_t num_requests = 0;  // taken and not finished
   int32_t num_waiting = 0;   // of these, without a token
+  int32_t num_arriving = 0;  // choices of these that the scheduler does not know yet
   uint64_t num_taken = 0;
   uint64_t num_refused_busy = 0;
 };
@@ -54,6 +56,7 @@ class GenerationService {
   struct Order {
     BatchRequest request = {};
     std::shared_ptr<BatchSink> sink = {};
+    SchedulerTime arrived = std::chrono::steady_clock::now();  // what its times are counted from
   };
   // All of them or none. Returns ids for cancel(), [orders].
   tl::expected<std::vector<uint64_t>, Refusal> submit(std::vector<Order> orders);
@@ -65,6 +68,7 @@ class GenerationService {
   bool drain(std::chrono::steady_clock::time_point deadline);
 
   ServiceStats stats() const;
+  const ServiceMetrics& metrics() const { return metrics_; }
 
  private:
   struct Submission {
@@ -84,11 +88,13 @@ class GenerationService {
   void run();
   bool take_orders(Orders& orders);
   void admit(Submission submission);
+  void note_step(const SchedulerStats& before);
   void note_first_token();
   void note_finished(bool had_token);
   int32_t retry_after() const;
 
   int32_t max_waiting_;
+  ServiceMetrics metrics_;
   std::unique_ptr<BatchEngine> engine_;  // of the thread, but for check()
 
   mutable std::mutex mutex_;
