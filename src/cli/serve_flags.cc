@@ -86,6 +86,7 @@ void add_serve_flags(CLI::App& command, ServeFlags& flags) {
 
 Result<std::vector<ApiKey>> all_keys(const ServeFlags& flags) {
   std::vector<ApiKey> keys;
+  keys.reserve(flags.api_keys.size());
   for (const std::string& key : flags.api_keys) keys.push_back({.key = key, .name = name_of_key(key)});
   if (!flags.api_key_file.empty()) {
     KIPP_ASSIGN(const std::string text, read_file(flags.api_key_file));
