@@ -12,7 +12,8 @@ import pytest
 from tiny_snapshots import REPOSITORY
 
 COMMANDS = (("checkpoints",), ("checkpoints", "--json"), ("checkpoints", "--help"), ("convert_to_gguf", "--help"),
-            ("make_synthetic_checkpoint", "--help"), ("models_table", "--help"), ("generate_rope_vectors", "--help"),
+            ("make_synthetic_checkpoint", "--help"), ("models_table", "--help"), ("gate_summary", "--help"),
+            ("generate_rope_vectors", "--help"),
             ("terminal_picture", "--help"), ("demo.unpack", "--help"), ("demo.heldout", "--help"),
             ("demo.evaluate", "--help"), ("demo.report", "--help"))
 LARGE = "from tools.command import run_command; import sys; sys.exit(run_command(lambda: print('x' * 100_000) or 0))"
