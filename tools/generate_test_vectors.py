@@ -5,6 +5,8 @@ The output folder gets manifest.json and one safetensors file a prompt: ids, the
 A reference in BF16 also leaves nmse-max.txt with its looser bound, which the manifest announces; an FP32 one removes
 it. The reference of a quantised artifact holds the weights that its bytes stand for; how far these lead from the BF16
 weights goes into the manifest, and needs the BF16 artifact's vectors. Needs requirements/reference.txt.
+
+With --prompts-only no reference runs, and the files hold ids alone: enough for every gate but Phase 1.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
+import importlib
 import json
 import platform
 import re
@@ -188,27 +191,57 @@ def write_vectors(source: ReferenceSource, prompts: list[Prompt], arguments: arg
             "taps": seen.taps,
             "greedy": seen.greedy,
         })
-        file_name = f"{prompt.name}.safetensors"
-        write_file(output / file_name, data)
-        entries.append({"name": prompt.name, "file": file_name, "sha256": hashlib.sha256(data).hexdigest(),
-                        "num_tokens": len(prompt.ids), "text": prompt.text})
+        write_file(output / f"{prompt.name}.safetensors", data)
+        entries.append(entry_of(prompt, data))
         if bf16:
             loss = loss_of(model.lm_head, seen.final_hidden, bf16.final_hidden(prompt.name, prompt.ids))
             entries[-1]["loss_against_bf16"] = loss.facts()
             total.add(loss)
+    write_manifest(source, output, {
+        "reference": reference_facts(arguments),
+        "nmse_max": bound,
+        "loss_against_bf16": {"manifest_sha256": bf16.manifest_sha256, **total.facts()} if bf16 else None,
+    }, entries)
+
+
+def write_prompts(source: ReferenceSource, prompts: list[Prompt], output: Path) -> None:
+    """The prompts without a reference."""
+    output.mkdir(parents=True, exist_ok=True)
+    write_bound(output, "float32")
+    entries = []
+    for prompt in prompts:
+        data = save({"ids": np.array(prompt.ids, dtype=np.int32)})
+        write_file(output / f"{prompt.name}.safetensors", data)
+        entries.append(entry_of(prompt, data))
+    write_manifest(source, output, {"reference": None, "nmse_max": None, "loss_against_bf16": None}, entries)
+
+
+def entry_of(prompt: Prompt, data: bytes) -> dict[str, object]:
+    return {"name": prompt.name, "file": f"{prompt.name}.safetensors", "sha256": hashlib.sha256(data).hexdigest(),
+            "num_tokens": len(prompt.ids), "text": prompt.text}
+
+
+def write_manifest(source: ReferenceSource, output: Path, facts: dict[str, object],
+                   entries: list[dict[str, object]]) -> None:
     manifest = {
         "format_version": FORMAT_VERSION,
         "checkpoint_id": source.checkpoint.id,
         "repository": source.repository,
         "revision": source.revision,
         "quant_scheme": source.quant_scheme,
-        "reference": reference_facts(arguments),
         "header_sha256": source.header_sha256,
-        "nmse_max": bound,
-        "loss_against_bf16": {"manifest_sha256": bf16.manifest_sha256, **total.facts()} if bf16 else None,
+        **facts,
         "prompts": entries,
     }
     write_file(output / "manifest.json", (json.dumps(manifest, indent=2, ensure_ascii=True) + "\n").encode())
+
+
+def require_packages(names: tuple[str, ...]) -> None:
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise ToolError(f"needs the packages of requirements/reference.txt: {error}") from error
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -225,21 +258,24 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--max-tokens", type=int, metavar="N", help="cut longer prompts")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--prompts-only", action="store_true", help="no reference: ids alone")
     arguments = parser.parse_args(argv)
     if arguments.max_tokens is not None and arguments.max_tokens < 1:
         raise ToolError(f"--max-tokens {arguments.max_tokens}: expected at least 1")
     if not arguments.model.exists():
         raise ToolError(f"{arguments.model}: no such file or folder")
-    try:
-        import torch  # noqa: F401
-        import transformers  # noqa: F401
-    except ImportError as error:
-        raise ToolError(f"needs the packages of requirements/reference.txt: {error}") from error
+    require_packages(("tokenizers",) if arguments.prompts_only else ("torch", "transformers"))
     source = open_source(arguments.model, arguments.checkpoint)
-    if (source.quant_scheme != "bf16") != (arguments.bf16_vectors is not None):
-        raise ToolError(f"{arguments.model}: scheme {source.quant_scheme}: --bf16-vectors is for quantised artifacts, "
-                        "which need it")
-    write_vectors(source, PromptReader(source, arguments).read(arguments.prompts), arguments)
+    prompts = PromptReader(source, arguments).read(arguments.prompts)
+    if arguments.prompts_only:
+        if arguments.bf16_vectors is not None:
+            raise ToolError("--prompts-only leaves nothing to compare --bf16-vectors with")
+        write_prompts(source, prompts, arguments.output)
+    else:
+        if (source.quant_scheme != "bf16") != (arguments.bf16_vectors is not None):
+            raise ToolError(f"{arguments.model}: scheme {source.quant_scheme}: --bf16-vectors is for quantised "
+                            "artifacts, which need it")
+        write_vectors(source, prompts, arguments)
     print(arguments.output)
     return 0
 

@@ -1,7 +1,8 @@
 """Runs the gates on full-size synthetic twins: makes the twin, its FP32 reference on the GPU, and the record.
 
 One command for a machine with a GPU: the twin's artifact is written straight from its seed, Transformers makes the
-reference vectors from that artifact in FP32 (TF32 off), and `kipp gates` compares a backend with them on the CPU.
+reference vectors from that artifact in FP32 (TF32 off), and `kipp gates` compares a backend with them on the CPU. Where
+Phase 1 is not among the gates, as for a GPU by default, there is no reference, and vectors hold prompts alone.
 Records go to bench/results/gates-<machine>-<id>-<scheme>.json, those of another backend than the oracle with its name.
 Twin and vectors of a run that did not pass are kept, to look into. Needs requirements/reference.txt.
 """
@@ -38,11 +39,22 @@ def twin_and_reference(checkpoint: str, scheme: str, folder: Path, args: argpars
     python, artifact, vectors = sys.executable, artifact_of(checkpoint, scheme, folder), vectors_of(scheme, folder)
     twin = ["--like", checkpoint, "--seed", args.seed, "--artifact", artifact, "--device", args.generator,
             "--scheme", scheme]
-    reference = ["--model", artifact, "--output", vectors, "--device", args.device, "--prompts", args.prompts]
-    if scheme != "bf16":
-        reference += ["--bf16-vectors", vectors_of("bf16", folder)]
+    reference = ["--model", artifact, "--output", vectors, "--prompts", args.prompts]
+    if not needs_reference(args):
+        reference += ["--prompts-only"]
+    else:
+        reference += ["--device", args.device]
+        reference += ["--bf16-vectors", vectors_of("bf16", folder)] if scheme != "bf16" else []
     return (step(f"{checkpoint} {scheme}: twin", python, "-m", "tools.make_synthetic_checkpoint", *twin)
             or step(f"{checkpoint} {scheme}: reference", python, "-m", "tools.generate_test_vectors", *reference))
+
+
+def gates_of(args: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(args.gates or DEFAULT_GATES[args.backend])
+
+
+def needs_reference(args: argparse.Namespace) -> bool:
+    return "phase1" in gates_of(args)
 
 
 def artifact_of(checkpoint: str, scheme: str, folder: Path) -> Path:
@@ -56,12 +68,12 @@ def vectors_of(scheme: str, folder: Path) -> Path:
 def gate_one(checkpoint: str, args: argparse.Namespace) -> int:
     """Twin, reference and gates of one registry entry in every scheme asked for; 0 if all of it passed.
 
-    The BF16 reference comes first in any case: what the quantised weights cost is measured against it.
+    With references that in BF16 comes first in any case: what the quantised weights cost is measured against it.
     """
     folder = args.work / checkpoint
     folder.mkdir(parents=True, exist_ok=True)
     status = 0
-    for scheme in dict.fromkeys(("bf16", *args.scheme)):
+    for scheme in dict.fromkeys(("bf16", *args.scheme) if needs_reference(args) else args.scheme):
         status = status or twin_and_reference(checkpoint, scheme, folder, args)
         artifact = artifact_of(checkpoint, scheme, folder)
         if scheme in args.scheme:
@@ -69,7 +81,7 @@ def gate_one(checkpoint: str, args: argparse.Namespace) -> int:
             record = args.output / f"gates-{args.machine}-{checkpoint}-{scheme}{suffix}.json"
             gates = ["--backend", args.backend, "--model", artifact, "--allow-synthetic"]
             gates += ["--vectors", vectors_of(scheme, folder), "--json", record]
-            gates += [f"--{gate}" for gate in args.gates or DEFAULT_GATES[args.backend]]
+            gates += [f"--{gate}" for gate in gates_of(args)]
             status = status or step(f"{checkpoint} {scheme}: gates", args.kipp, "gates", *gates)
         if status == 0 and not args.keep:
             artifact.unlink(missing_ok=True)  # one at a time on the disk

@@ -227,6 +227,10 @@ void report_loss(const GateInput& input, PhaseRecord& record) {
 }  // namespace
 
 Result<PhaseRecord> run_phase1(const GateInput& input) {
+  if (!input.vectors.has_reference()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "phase1 compares with a reference, and these vectors hold prompts alone (reference: null)");
+  }
   PhaseRecord record;
   KIPP_ASSIGN(const auto rounded_model, input.open_model({}));
   KIPP_ASSIGN(const auto unrounded_model, input.open_model({.round_kv = false}));

@@ -78,9 +78,18 @@ Result<void> check_finite_values(const std::filesystem::path& path, const char* 
   return {};
 }
 
-Result<void> read_tensors(const SafetensorsFile& file, const std::filesystem::path& path, const Dimensions& dimensions,
-                          PromptVectors& prompt) {
+Result<void> read_ids(const SafetensorsFile& file, const std::filesystem::path& path, const Dimensions& dimensions,
+                      PromptVectors& prompt) {
   KIPP_ASSIGN(prompt.ids, file.integers("ids", {-1}));
+  if (prompt.ids.empty()) {
+    return invalid(path, "ids: expected at least one token");
+  }
+  return check_ids(path, "ids", prompt.ids, dimensions.vocab);
+}
+
+// What a reference computed of the prompt's ids, which are read already.
+Result<void> read_reference(const SafetensorsFile& file, const std::filesystem::path& path,
+                            const Dimensions& dimensions, PromptVectors& prompt) {
   const auto num_tokens = static_cast<int64_t>(prompt.ids.size());
   KIPP_ASSIGN(prompt.final_hidden, file.floats("final_hidden", {num_tokens, dimensions.hidden}));
   KIPP_ASSIGN(prompt.logit_positions, file.integers("logit_positions", {-1}));
@@ -92,10 +101,6 @@ Result<void> read_tensors(const SafetensorsFile& file, const std::filesystem::pa
   if (file.contains("greedy")) {
     KIPP_ASSIGN(prompt.greedy, file.integers("greedy", {kNumGreedy}));
   }
-  if (prompt.ids.empty()) {
-    return invalid(path, "ids: expected at least one token");
-  }
-  KIPP_TRY(check_ids(path, "ids", prompt.ids, dimensions.vocab));
   KIPP_TRY(check_ids(path, "greedy", prompt.greedy, dimensions.vocab));
   KIPP_TRY(check_positions(path, "logit_positions", prompt.logit_positions, prompt.ids.size()));
   KIPP_TRY(check_positions(path, "tap_positions", prompt.tap_positions, prompt.ids.size()));
@@ -105,7 +110,7 @@ Result<void> read_tensors(const SafetensorsFile& file, const std::filesystem::pa
 }
 
 Result<PromptVectors> load_prompt(const std::filesystem::path& manifest, const Json& entry,
-                                  const Dimensions& dimensions) {
+                                  const Dimensions& dimensions, bool has_reference) {
   PromptVectors prompt;
   KIPP_ASSIGN(prompt.name, string_field(entry, "name", manifest));
   KIPP_ASSIGN(const std::string file_name, string_field(entry, "file", manifest));
@@ -120,7 +125,10 @@ Result<PromptVectors> load_prompt(const std::filesystem::path& manifest, const J
   if (found != prompt.sha256) {
     return invalid(path, fmt::format("sha256: the manifest expects {}, found {}", prompt.sha256, found));
   }
-  KIPP_TRY(read_tensors(file, path, dimensions, prompt));
+  KIPP_TRY(read_ids(file, path, dimensions, prompt));
+  if (has_reference) {
+    KIPP_TRY(read_reference(file, path, dimensions, prompt));
+  }
   const Json* num_tokens = entry.find("num_tokens");
   if (num_tokens == nullptr || num_tokens->as_uint64() != prompt.ids.size()) {
     return invalid(manifest,
@@ -219,15 +227,16 @@ Result<VectorSet> load_vectors(const std::filesystem::path& folder, const Dimens
   KIPP_ASSIGN(set.header_sha256, nullable_field(*manifest, "header_sha256", path));
   const Json* reference = manifest->find("reference");
   const Json* prompts = manifest->find("prompts");
-  if (reference == nullptr || !reference->is_object() || prompts == nullptr || prompts->items().empty()) {
-    return invalid(path, "expected an object `reference` and a list `prompts` that is not empty");
+  if (reference == nullptr || !(reference->is_object() || reference->is_null()) || prompts == nullptr ||
+      prompts->items().empty()) {
+    return invalid(path, "expected an object `reference`, or null, and a list `prompts` that is not empty");
   }
   set.reference = *reference;
   KIPP_ASSIGN(set.nmse_max, load_bound(folder / "nmse-max.txt"));
   KIPP_TRY(check_bound(path, *manifest, set));
   KIPP_ASSIGN(set.loss_against_bf16, read_loss(path, *manifest, set));
   for (const Json& entry : prompts->items()) {
-    KIPP_ASSIGN(PromptVectors prompt, load_prompt(path, entry, dimensions));
+    KIPP_ASSIGN(PromptVectors prompt, load_prompt(path, entry, dimensions, set.has_reference()));
     set.prompts.push_back(std::move(prompt));
   }
   return set;

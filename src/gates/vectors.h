@@ -13,7 +13,7 @@
 
 namespace kipp::gates {
 
-// One prompt of T tokens.
+// One prompt of T tokens. Without a reference only name, hash, text and ids.
 struct PromptVectors {
   std::string name;
   std::string sha256;                    // of its file
@@ -34,12 +34,14 @@ struct VectorSet {
   std::string quant_scheme;
   std::optional<std::string> header_sha256;  // of the artifact, where the reference was made from one
   std::string manifest_sha256;
-  Json reference;                  // packages, device and dtype, as the tool recorded them
+  Json reference;                  // packages, device and dtype, as the tool recorded them; null: prompts alone
   std::optional<double> nmse_max;  // from nmse-max.txt, as the manifest announces it: a bound of its own
   // Of quantised weights: how far they lead the reference from the BF16 weights (nmse, worst_nmse, argmax_equal,
   // positions, manifest_sha256 of the vectors compared with). Null where the manifest does not say.
   Json loss_against_bf16;
   std::vector<PromptVectors> prompts;
+
+  bool has_reference() const { return !reference.is_null(); }
 };
 
 // Reads manifest.json and every file that it names, and checks hashes, shapes, ids, positions, that values are finite,

@@ -65,6 +65,25 @@ Result<VectorSet> round_trip(const ChangeSet& change, const ChangeManifest& chan
   return load_vectors(folder.path(), kDimensions);
 }
 
+TEST(LoadVectors, WithoutAReferenceOnlyIdsAreRead) {
+  const auto alone = [](const ChangeSet& change) {
+    return round_trip(
+        [&](VectorSet& set) {
+          set.prompts[0].final_hidden[0] = std::numeric_limits<float>::infinity();  // not looked at
+          if (change) change(set);
+        },
+        [](Json& manifest) { manifest.set("reference", Json()); });
+  };
+  const auto set = alone({});
+  ASSERT_TRUE(set.has_value()) << set.error().message;
+  EXPECT_FALSE(set->has_reference());
+  EXPECT_EQ(set->prompts[0].ids, small_set().prompts[0].ids);
+  EXPECT_TRUE(set->prompts[0].final_hidden.empty());
+  const auto bad = alone([](VectorSet& broken) { broken.prompts[0].ids[0] = 5; });
+  ASSERT_FALSE(bad.has_value());
+  EXPECT_THAT(bad.error().message, HasSubstr("ids below 5"));
+}
+
 void expect_refused(const Result<VectorSet>& found, const char* reason) {
   ASSERT_FALSE(found.has_value()) << reason;
   EXPECT_THAT(found.error().message, HasSubstr(reason));

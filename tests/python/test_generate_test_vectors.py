@@ -60,6 +60,27 @@ def test_without_torch_the_tool_says_what_it_needs(originals: dict[str, Path], t
         generate_test_vectors.main(["--model", str(originals["tiny"]), "--output", str(tmp_path)])
 
 
+@pytest.mark.torch
+def test_prompts_alone_need_no_torch(originals: dict[str, Path], tmp_path: Path,
+                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    prompts = write_prompts(tmp_path / "prompts.jsonl", PROMPTS)
+    common = ["--model", str(originals["tiny"]), "--checkpoint", "tiny", "--prompts", str(prompts),
+              "--output", str(tmp_path / "alone"), "--prompts-only"]
+    assert generate_test_vectors.main(common) == 0
+    manifest = json.loads((tmp_path / "alone" / "manifest.json").read_text())
+    assert manifest["reference"] is None
+    assert [entry["name"] for entry in manifest["prompts"]] == ["short", "ids", "cut"]
+    for entry in manifest["prompts"]:
+        data = (tmp_path / "alone" / entry["file"]).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == entry["sha256"]
+        tensors = load_file(tmp_path / "alone" / entry["file"])
+        assert set(tensors) == {"ids"}
+        assert len(tensors["ids"]) == entry["num_tokens"]
+    with pytest.raises(ToolError, match="--prompts-only leaves nothing"):
+        generate_test_vectors.main([*common, "--bf16-vectors", str(tmp_path)])
+
+
 def test_rope_vectors_follow_the_formula() -> None:
     """The committed reference values, against double precision; frequencies bit for bit."""
     vectors = load_file(VECTORS / "rope.safetensors")

@@ -59,3 +59,15 @@ def test_quantised_schemes_follow_the_bf16_reference(monkeypatch: pytest.MonkeyP
     bf16 = references[0][references[0].index("--output") + 1]
     assert all(command[command.index("--bf16-vectors") + 1] == bf16 for command in references[1:])
     assert f"{tmp_path / 'gates-test-qwen3-0.6b-q8_0.json'}" in commands[4]
+
+
+def test_without_phase_1_there_is_no_reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(run_full_size_gates, "step",
+                        lambda title, *command: commands.append([title, *map(str, command)]) or 0)
+    assert run_full_size_gates.main(["qwen3-0.6b", "--machine", "test", "--work", str(tmp_path / "work"), "--backend",
+                                     "cuda", "--output", str(tmp_path), "--scheme", "q8_0"]) == 0
+    assert [command[0].removeprefix("qwen3-0.6b ") for command in commands] == [
+        "q8_0: twin", "q8_0: reference", "q8_0: gates"]
+    assert "--prompts-only" in commands[1]
+    assert "--bf16-vectors" not in commands[1]
