@@ -23,6 +23,7 @@ from tools.atomic_file import write_file
 from tools.checkpoints import CHECKPOINTS
 from tools.command import run_command
 from tools.errors import ToolError
+from tools.weight_schemes import SCHEMES
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "bench" / "results"
@@ -31,10 +32,10 @@ FIGURES = ("positions", "nmse", "worst_nmse", "argmax_different", "near_ties")
 
 def phase_summary(phase: dict[str, Any]) -> dict[str, Any]:
     details = phase["details"]
-    variant = next(iter(details.get("variants", [])), {})
     summary = {"name": phase["name"], "verdict": phase["verdict"], "failures": phase["failures"]}
-    bounds = details | variant
-    summary |= {key: bounds[key] for key in ("bound",) if key in bounds}
+    summary |= {key: details[key] for key in ("bound",) if key in details}
+    summary |= {"bounds": {variant["name"]: variant["bound"] for variant in details["variants"]}
+                } if "variants" in details else {}
     summary |= {key: details["logits"][key] for key in FIGURES if "logits" in details}
     summary |= {key: details[key] for key in ("rows_compared", "pinned_cases") if key in details}
     if "kernels" in details:
@@ -70,9 +71,11 @@ def record_summary(path: Path) -> dict[str, Any]:
 
 def summary(machine: str, backend: str, records: Path = RECORDS) -> dict[str, Any]:
     """Errors: ToolError if there is no record."""
-    paths = sorted(records.glob(f"gates-{machine}-*-{backend}.json"))
+    suffix = "" if backend == "oracle" else f"-{backend}"  # as run_full_size_gates names them
+    ids = [f"{checkpoint.id}-{scheme}" for checkpoint in CHECKPOINTS for scheme in SCHEMES]
+    paths = [path for name in ids if (path := records / f"gates-{machine}-{name}{suffix}.json").exists()]
     if not paths:
-        raise ToolError(f"{records}: no record gates-{machine}-*-{backend}.json")
+        raise ToolError(f"{records}: no record gates-{machine}-…{suffix}.json")
     order = {checkpoint.id: index for index, checkpoint in enumerate(CHECKPOINTS)}
     entries = sorted((record_summary(path) for path in paths),
                      key=lambda entry: (order[entry["checkpoint"]], entry["scheme"]))

@@ -268,8 +268,8 @@ def main(argv: list[str] | None = None) -> int:
     source = open_source(arguments.model, arguments.checkpoint)
     prompts = PromptReader(source, arguments).read(arguments.prompts)
     if arguments.prompts_only:
-        if arguments.bf16_vectors is not None:
-            raise ToolError("--prompts-only leaves nothing to compare --bf16-vectors with")
+        if arguments.bf16_vectors is not None or arguments.dtype != "float32":
+            raise ToolError("--prompts-only leaves no reference to compare --bf16-vectors with, or to have a --dtype")
         write_prompts(source, prompts, arguments.output)
     else:
         if (source.quant_scheme != "bf16") != (arguments.bf16_vectors is not None):

@@ -4,7 +4,8 @@ One command for a machine with a GPU: the twin's artifact is written straight fr
 reference vectors from that artifact in FP32 (TF32 off), and `kipp gates` compares a backend with them on the CPU. Where
 Phase 1 is not among the gates, as for a GPU by default, there is no reference, and vectors hold prompts alone.
 Records go to bench/results/gates-<machine>-<id>-<scheme>.json, those of another backend than the oracle with its name.
-Twin and vectors of a run that did not pass are kept, to look into. Needs requirements/reference.txt.
+Twin and vectors of a run that did not pass are kept, to look into. Needs requirements/reference.txt
+(without references only tokenizers and torch of it).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def step(title: str, *command: object) -> int:
 def twin_and_reference(checkpoint: str, scheme: str, folder: Path, args: argparse.Namespace) -> int:
     """The artifact and its vectors in `folder`, as artifact_of and vectors_of name them."""
     python, artifact, vectors = sys.executable, artifact_of(checkpoint, scheme, folder), vectors_of(scheme, folder)
+    what = "reference" if needs_reference(args) else "prompts"
     twin = ["--like", checkpoint, "--seed", args.seed, "--artifact", artifact, "--device", args.generator,
             "--scheme", scheme]
     reference = ["--model", artifact, "--output", vectors, "--prompts", args.prompts]
@@ -46,7 +48,7 @@ def twin_and_reference(checkpoint: str, scheme: str, folder: Path, args: argpars
         reference += ["--device", args.device]
         reference += ["--bf16-vectors", vectors_of("bf16", folder)] if scheme != "bf16" else []
     return (step(f"{checkpoint} {scheme}: twin", python, "-m", "tools.make_synthetic_checkpoint", *twin)
-            or step(f"{checkpoint} {scheme}: reference", python, "-m", "tools.generate_test_vectors", *reference))
+            or step(f"{checkpoint} {scheme}: {what}", python, "-m", "tools.generate_test_vectors", *reference))
 
 
 def gates_of(args: argparse.Namespace) -> tuple[str, ...]:

@@ -235,6 +235,9 @@ Result<VectorSet> load_vectors(const std::filesystem::path& folder, const Dimens
   KIPP_ASSIGN(set.nmse_max, load_bound(folder / "nmse-max.txt"));
   KIPP_TRY(check_bound(path, *manifest, set));
   KIPP_ASSIGN(set.loss_against_bf16, read_loss(path, *manifest, set));
+  if (!set.has_reference() && (set.nmse_max || !set.loss_against_bf16.is_null())) {
+    return invalid(path, "nmse_max and loss_against_bf16 say what a reference is like, and `reference` is null");
+  }
   for (const Json& entry : prompts->items()) {
     KIPP_ASSIGN(PromptVectors prompt, load_prompt(path, entry, dimensions, set.has_reference()));
     set.prompts.push_back(std::move(prompt));

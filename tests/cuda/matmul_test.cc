@@ -233,7 +233,7 @@ std::vector<GeneratedPlan> cluster_plans() {
 std::vector<GeneratedPlan> stream_plans() {
   std::vector<GeneratedPlan> plans;
   for (const int32_t num_blocks : {1, 3, 1000}) {
-    for (const int32_t stages : {1, 2, 5}) plans.push_back({.stream = {num_blocks, stages}});
+    for (const int32_t stages : {1, 2, 5, 8}) plans.push_back({.stream = {num_blocks, stages}});
   }
   return plans;
 }

@@ -79,6 +79,11 @@ TEST(LoadVectors, WithoutAReferenceOnlyIdsAreRead) {
   EXPECT_FALSE(set->has_reference());
   EXPECT_EQ(set->prompts[0].ids, small_set().prompts[0].ids);
   EXPECT_TRUE(set->prompts[0].final_hidden.empty());
+  const auto bound = round_trip({}, [](Json& manifest) {
+    manifest.set("reference", Json());
+    manifest.set("loss_against_bf16", Json::object({}));
+  });
+  EXPECT_FALSE(bound.has_value());
   const auto bad = alone([](VectorSet& broken) { broken.prompts[0].ids[0] = 5; });
   ASSERT_FALSE(bad.has_value());
   EXPECT_THAT(bad.error().message, HasSubstr("ids below 5"));

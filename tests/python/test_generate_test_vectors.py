@@ -77,7 +77,7 @@ def test_prompts_alone_need_no_torch(originals: dict[str, Path], tmp_path: Path,
         tensors = load_file(tmp_path / "alone" / entry["file"])
         assert set(tensors) == {"ids"}
         assert len(tensors["ids"]) == entry["num_tokens"]
-    with pytest.raises(ToolError, match="--prompts-only leaves nothing"):
+    with pytest.raises(ToolError, match="--prompts-only leaves no reference"):
         generate_test_vectors.main([*common, "--bf16-vectors", str(tmp_path)])
 
 

@@ -68,6 +68,6 @@ def test_without_phase_1_there_is_no_reference(monkeypatch: pytest.MonkeyPatch, 
     assert run_full_size_gates.main(["qwen3-0.6b", "--machine", "test", "--work", str(tmp_path / "work"), "--backend",
                                      "cuda", "--output", str(tmp_path), "--scheme", "q8_0"]) == 0
     assert [command[0].removeprefix("qwen3-0.6b ") for command in commands] == [
-        "q8_0: twin", "q8_0: reference", "q8_0: gates"]
+        "q8_0: twin", "q8_0: prompts", "q8_0: gates"]
     assert "--prompts-only" in commands[1]
     assert "--bf16-vectors" not in commands[1]

@@ -65,7 +65,7 @@ struct ClusterWork {
   int32_t num_units;  // of a cluster: each `mates` units of weight rows
   int32_t mates;
   int32_t stages;
-  uint32_t zero;  // which the compiler does not know to be one (see in_registers)
+  uint32_t zero;  // always 0, which the compiler must not know (see in_registers)
 };
 
 struct ClusterBarriers {

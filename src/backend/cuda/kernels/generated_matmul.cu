@@ -39,7 +39,10 @@ bool can_normalise(const DeviceMatrix& matrix, const GeneratedPlan& plan, int32_
 }
 
 cudaError_t generated_matmul(const MatmulArgs& args, const GeneratedPlan& plan, const LaunchContext& context) {
-  if (args.norm.residual != nullptr && !can_normalise(args.matrix, plan, args.num_rows)) return cudaErrorInvalidValue;
+  if (args.norm.residual != nullptr &&
+      (args.norm.width != args.matrix.columns || !can_normalise(args.matrix, plan, args.num_rows))) {
+    return cudaErrorInvalidValue;
+  }
   if (args.to.accumulate && (args.swiglu || plan.num_partials != 1)) return cudaErrorInvalidValue;
   if (plan.cluster.num_clusters > 0) return generated_matmul_cluster(args, plan.cluster, context);
   if (plan.stream.num_blocks > 0) return generated_matmul_stream(args, plan.stream, context);

@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) many_rows_kernel(MatmulArgs a
     commit_copies();
   }
 
-  TileSums<type, false> sum[row_tiles][token_tiles];  // of prompt rows: `high`, one sum over all columns
+  TileSums<type, false> sum[row_tiles][token_tiles];  // of prompt rows only `high` counts: `low` stays 0
   for (int32_t k = 0; k < num_k; ++k) {
     wait_for_copies<Shape::kStages - 2>();
     __syncthreads();

@@ -221,6 +221,7 @@ StreamPlan plan_stream(const DeviceMatrix& matrix, int32_t num_rows, int32_t num
   int32_t share = std::clamp((tiles + num_sms - 1) / num_sms, 2, most);
   while (share > 1 && most_stream_stages(matrix, num_rows, share) < kFewestStages) --share;
   const int32_t stages = most_stream_stages(matrix, num_rows, share);
+  if (stages < kFewestStages) return {};
   if (tiles <= share * num_sms) return {tiles, stages};
   // One block fewer on each, if that leaves fewer of them without a tile in the last round.
   const auto rounded = [&](int32_t blocks) { return (tiles + blocks - 1) / blocks * blocks; };
@@ -229,7 +230,9 @@ StreamPlan plan_stream(const DeviceMatrix& matrix, int32_t num_rows, int32_t num
 }
 
 cudaError_t generated_matmul_stream(const MatmulArgs& args, const StreamPlan& plan, const LaunchContext& context) {
-  if (plan.stages < 1 || plan.stages > kMostStreamStages) return cudaErrorInvalidValue;
+  const bool is_possible = args.num_rows >= 1 && args.num_rows <= kMostTokens && plan.num_blocks >= 1 &&
+                           plan.stages >= 1 && plan.stages <= kMostStreamStages;
+  if (!is_possible) return cudaErrorInvalidValue;
   switch (args.matrix.type) {
     case WeightType::kBf16: return run<WeightType::kBf16>(args, plan, context);
     case WeightType::kQ8_0: return run<WeightType::kQ8_0>(args, plan, context);

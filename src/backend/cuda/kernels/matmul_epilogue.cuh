@@ -54,7 +54,9 @@ __device__ inline void store_rows(const MatmulArgs& args, int64_t token, int32_t
   }
   const int32_t row = tile * kTileRows + g;
   float* out = to.out + slice * to.partial_stride + token * to.stride;
-  if (to.accumulate) {  // once an element, so in no order; an instruction that nobody waits for
+  // Once an element, so in no order, and an instruction that nobody waits for. It takes subnormal numbers for zero,
+  // which the residual stream does not have to tell from it.
+  if (to.accumulate) {
     if (row < to.width) atomicAdd(out + row, low_row);
     if (row + 8 < to.width) atomicAdd(out + row + 8, high_row);
     return;
