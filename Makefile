@@ -8,9 +8,11 @@
 # make coverage     which lines of the parsers the tests run: fails below 95 %; rewrites docs/coverage.md
 # make bench        run the benchmarks and print them; BENCH=--record keeps them in bench/results
 # make cuda-all     compile the CUDA backend for every architecture it knows (CUDA_GENERIC_ARCH_FLAGS: for others); runs nothing
+# make test-clients run lm-evaluation-harness against kipp serve
+# make server-load  10,000 mixed requests to kipp serve, and what connections cost; SERVER_LOAD=--output FILE keeps the record
 # make interchange   build llama.cpp, and compare Kipp with it and with the gguf package (docs/interchange.md); takes long
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-schemes checkpoint quickstart test test-aarch64 lint bench asan tsan fuzz faults coverage cuda-all interchange clean
+.PHONY: help setup build demo demo-schemes checkpoint quickstart test test-aarch64 lint bench asan tsan fuzz faults coverage cuda-all interchange test-clients server-load clean
 
 CHECKPOINT ?= kipp-demo
 PYTHON := .venv/bin/python
@@ -33,6 +35,7 @@ ASK := --chat --thinking off
 endif
 JOBS ?= $(shell nproc)
 BENCH ?=
+SERVER_LOAD ?=
 CUDA_GENERIC_ARCH_FLAGS ?=
 
 help:
@@ -112,6 +115,13 @@ bench: demo
 cuda-all:
 	@scripts/setup.sh run
 	@CUDA_GENERIC_ARCH_FLAGS="$(CUDA_GENERIC_ARCH_FLAGS)" scripts/cuda_all.sh
+
+test-clients: build demo
+	@scripts/setup.sh clients
+	@KIPP_BINARY=$(KIPP) KIPP_DEMO_ARTIFACT=$(DEMO) build/clients-venv/bin/python -m pytest tests/clients
+
+server-load: build demo
+	@$(PYTHON) bench/server_load.py --kipp $(KIPP) --model $(DEMO) $(SERVER_LOAD)
 
 interchange: demo
 	@scripts/setup.sh interchange

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what Kipp needs on Debian 12 (root, or sudo): distribution packages and a Python environment in .venv.
-# Usage: scripts/setup.sh [run|test|aarch64|sanitize|bench|interchange]   run: build and convert; test: also lint; aarch64:
+# Usage: scripts/setup.sh [run|test|aarch64|sanitize|bench|interchange|clients]   run: build and convert; test: also lint; aarch64:
 # also a cross compiler and an emulator; sanitize: also TSan, fuzzing and coverage; bench: also the tokenizer that ours is
-# compared with; interchange: also llama.cpp, built from source in an environment of its own, build/interchange-venv.
+# compared with; interchange: also llama.cpp, built from source in an environment of its own, build/interchange-venv;
+# clients: also lm-evaluation-harness, in build/clients-venv.
 # Does nothing, and needs no network, where everything is there already. It installs neither a driver for GPUs nor the CUDA
 # toolkit: where nvcc is in PATH the CUDA backend is built too, elsewhere everything else is (docs/cuda.md).
 set -euo pipefail
@@ -19,7 +20,9 @@ case "$profile" in
   sanitize) packages+=(libgtest-dev libgmock-dev clang-19 libclang-rt-19-dev llvm-19) ;;
   bench) packages+=(libgtest-dev libgmock-dev) ;;
   interchange) packages+=(libgtest-dev libgmock-dev) ;;
-  *) echo "setup.sh: unknown profile '$profile'; expected run, test, aarch64, sanitize, bench or interchange" >&2; exit 2 ;;
+  clients) ;;
+  *) echo "setup.sh: unknown profile '$profile'; expected run, test, aarch64, sanitize, bench, interchange or clients" >&2
+     exit 2 ;;
 esac
 
 as_root() {
@@ -85,6 +88,23 @@ install_interchange() {
   echo "$wanted" > "$folder/requirements.sha256"
 }
 
+# install_clients: requirements/clients.txt into an environment of its own, unless its stamp says that it was done. Three
+# packages come as source only; they are built with the environment's own setuptools, so that nothing unpinned is fetched.
+install_clients() {
+  local requirements=requirements/clients.txt folder=build/clients-venv wanted
+  local pip=("$folder/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps)
+  local sources=rouge-score,sqlitedict,word2number
+  wanted=$(sha256sum "$requirements" | cut -d' ' -f1)
+  if [ -f "$folder/requirements.sha256" ] && [ "$(cat "$folder/requirements.sha256")" = "$wanted" ]; then
+    return
+  fi
+  echo "Making the Python environment $folder"
+  rm -rf "$folder"
+  /usr/bin/python3 -m venv "$folder"
+  "${pip[@]}" --only-binary=:all: --no-binary="$sources" --no-build-isolation -r "$requirements"
+  echo "$wanted" > "$folder/requirements.sha256"
+}
+
 install_python base requirements.sha256
 if [ "$profile" = test ]; then
   install_python server server.sha256
@@ -94,6 +114,9 @@ if [ "$profile" = bench ]; then
 fi
 if [ "$profile" = interchange ]; then
   install_interchange
+fi
+if [ "$profile" = clients ]; then
+  install_clients
 fi
 if [ -e /proc/driver/nvidia/version ] && ! command -v nvcc >/dev/null; then
   echo "There is an NVIDIA GPU here, but no nvcc in PATH: Kipp is built without its CUDA backend (docs/cuda.md)"

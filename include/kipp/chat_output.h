@@ -50,8 +50,9 @@ class OutputParser {
   // Stop tokens are not pushed. Errors: kInvalidArgument (a negative id).
   Result<std::vector<OutputEvent>> push(int32_t id);
   // Text that is no whole token, as what a stop string leaves of one: never structure. It stands for all that is not
-  // shown yet: bytes of a character that pushed tokens began are dropped.
-  std::vector<OutputEvent> push_text(std::string_view text);
+  // shown yet: bytes of a character that pushed tokens began are dropped. id: the token that it is a part of, or -1; a
+  // part of a tag that would be structure is no text either, and dropped.
+  std::vector<OutputEvent> push_text(std::string_view text, int32_t id = -1);
   // The end of the generation: what was held back, and the end of a call that was cut.
   std::vector<OutputEvent> finish();
 

@@ -74,12 +74,12 @@ class Model {
   // The same with the logits of every head row: [i][j] is [vocab] for head row j of request i.
   Result<std::vector<std::vector<std::vector<float>>>> step_all_logits(std::span<const StepRequest> requests);
 
-  struct Impl;  // src/engine/model_impl.h
+  struct Impl;                                 // src/engine/model_impl.h
+  explicit Model(std::unique_ptr<Impl> impl);  // for tests: of parts of their own
 
  private:
   friend class BatchEngine;  // src/engine/batch_engine.h
   friend class Session;
-  explicit Model(std::unique_ptr<Impl> impl);
   Result<void> run(std::span<const StepRequest> requests, std::vector<std::vector<std::vector<float>>>* rows);
   std::unique_ptr<Impl> impl_;
 };

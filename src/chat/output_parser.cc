@@ -26,7 +26,8 @@ struct OutputParser::Impl {
         state(options.in_reasoning ? State::kReasoning : State::kContent),
         skip_leading_lf(options.in_reasoning) {}
 
-  // Tokens of the format. False: the id is text in this state.
+  // Whether an id is a token of the format and not text, in this state.
+  bool is_structure(int32_t id) const;
   bool take_structure(int32_t id, std::vector<OutputEvent>& events);
   void take_text(std::string_view text, std::vector<OutputEvent>& events);
   void add_plain(Kind kind, std::string_view text, std::vector<OutputEvent>& events);
@@ -51,29 +52,41 @@ void OutputParser::Impl::enter(State next) {
   skip_leading_lf = true;
 }
 
+bool OutputParser::Impl::is_structure(int32_t id) const {
+  if (id < 0) {
+    return false;
+  }
+  switch (state) {
+    case State::kReasoning: return id == think_end;
+    case State::kContent: return (id == think_begin && !any_text) || id == call_begin;
+    case State::kToolCall: return id == call_end;
+  }
+  return false;
+}
+
+// False: the id is text.
 bool OutputParser::Impl::take_structure(int32_t id, std::vector<OutputEvent>& events) {
   if (id < 0 || (id != think_begin && id != think_end && id != call_begin && id != call_end)) {
     return false;
   }
   take_text(decoder.finish(),
             events);  // first: what a broken character leaves is content, after which no <think> counts
-  const bool begins_reasoning = id == think_begin && state == State::kContent && !any_text;
-  const bool ends_reasoning = id == think_end && state == State::kReasoning;
-  const bool begins_call = id == call_begin && state == State::kContent;
-  const bool ends_call = id == call_end && state == State::kToolCall;
-  if (begins_reasoning) {
+  if (!is_structure(id)) {
+    return false;
+  }
+  if (id == think_begin) {
     enter(State::kReasoning);
-  } else if (ends_reasoning) {
+  } else if (id == think_end) {
     enter(State::kContent);
-  } else if (begins_call) {
+  } else if (id == call_begin) {
     enter(State::kToolCall);
     any_text = true;
     call = {};
     call_text = chat::kCallBegin;
-  } else if (ends_call) {
+  } else {
     end_call(chat::kCallEnd, events);
   }
-  return begins_reasoning || ends_reasoning || begins_call || ends_call;
+  return true;
 }
 
 void OutputParser::Impl::take_text(std::string_view text, std::vector<OutputEvent>& events) {
@@ -142,10 +155,14 @@ Result<std::vector<OutputEvent>> OutputParser::push(int32_t id) {
   return events;
 }
 
-std::vector<OutputEvent> OutputParser::push_text(std::string_view text) {
+std::vector<OutputEvent> OutputParser::push_text(std::string_view text, int32_t id) {
   std::vector<OutputEvent> events;
-  static_cast<void>(impl_->decoder.finish());
-  impl_->take_text(text, events);
+  // What a broken character leaves is not part of the token.
+  const std::string_view before = text.substr(0, impl_->decoder.finish().size());
+  impl_->take_text(before, events);
+  if (!impl_->is_structure(id)) {
+    impl_->take_text(text.substr(before.size()), events);
+  }
   return events;
 }
 
@@ -179,17 +196,19 @@ Result<ChatMessage> parse_output(std::span<const int32_t> ids, std::string_view 
   };
   OutputParser parser(tokenizer, options);
   StreamDecoder decoder(tokenizer);
-  bool cut = false;  // inside this token or what the decoder held
-  for (size_t i = 0; i < ids.size() && !cut; ++i) {
-    KIPP_ASSIGN(const std::string piece, decoder.push(ids[i]));
-    cut = piece.size() > text.size();
-    if (!cut) {
-      text.remove_prefix(piece.size());
-      KIPP_ASSIGN(const std::vector<OutputEvent> events, parser.push(ids[i]));
-      append(events);
+  size_t whole = 0;  // tokens
+  for (; whole < ids.size(); ++whole) {
+    KIPP_ASSIGN(const std::string piece, decoder.push(ids[whole]));
+    if (piece.size() > text.size()) {
+      break;
     }
+    text.remove_prefix(piece.size());
+    KIPP_ASSIGN(const std::vector<OutputEvent> events, parser.push(ids[whole]));
+    append(events);
   }
-  if (cut || decoder.finish().size() > text.size()) {
+  if (whole < ids.size()) {
+    append(parser.push_text(text, ids[whole]));
+  } else if (decoder.finish().size() > text.size()) {
     append(parser.push_text(text));
   }
   append(parser.finish());

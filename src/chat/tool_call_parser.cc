@@ -31,7 +31,7 @@ ToolCallParser::Progress ToolCallParser::push(std::string_view text) {
 
 ToolCallParser::Progress ToolCallParser::finish() {
   Progress progress;
-  if (named_ && !has_arguments_) {
+  if (named_ && !has_arguments_ && state_ == State::kDone) {  // of a call that was cut nobody knows them
     progress.arguments = "{}";
   }
   complete_ = named_ && state_ == State::kDone && parse_json(body_).has_value();

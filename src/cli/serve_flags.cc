@@ -66,7 +66,7 @@ void add_engine_flags(CLI::App& command, ServeFlags& flags) {
   add_number_flag<int32_t>(command, "--kv-blocks", flags.num_blocks, {.min = 0},
                            "KV blocks of 32 positions; 0: as memory allows");
   add_number_flag<int32_t>(command, "--max-waiting", flags.max_waiting, {.min = 1},
-                           "Requests that may wait for their first token; more are answered 429");
+                           "Answers (choices) that may wait for their first token; more get 429");
   add_number_flag<int32_t>(command, "--drain-seconds", flags.drain_seconds, {.min = 0},
                            "After SIGTERM or Ctrl-C, time for what runs");
   command.add_flag("--no-prefix-cache", flags.no_prefix_cache, "Evaluate every prompt anew");

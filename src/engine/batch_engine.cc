@@ -20,10 +20,18 @@ tl::unexpected<Error> invalid(std::string message) {
   return make_error(ErrorCode::kInvalidArgument, std::move(message));
 }
 
+// In the order in which validate() has least to do, which every draw calls.
+void sort_bias(SamplingParams& params) {
+  std::ranges::sort(params.logit_bias, {}, &std::pair<int32_t, float>::first);
+}
+
 // The same parameters with some ids banned.
-SamplingParams without(SamplingParams params, std::span<const int32_t> ids) {
-  std::erase_if(params.logit_bias, [&](const auto& entry) { return std::ranges::find(ids, entry.first) != ids.end(); });
+SamplingParams without(SamplingParams params, std::vector<int32_t> ids) {
+  std::ranges::sort(ids);
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  std::erase_if(params.logit_bias, [&](const auto& entry) { return std::ranges::binary_search(ids, entry.first); });
   for (const int32_t id : ids) params.logit_bias.emplace_back(id, -std::numeric_limits<float>::infinity());
+  sort_bias(params);
   return params;
 }
 
@@ -126,8 +134,11 @@ Result<void> BatchEngine::check(const BatchRequest& request) const {
 
 // New tokens of each choice.
 int32_t BatchEngine::room_for(const BatchRequest& request) const {
-  const int32_t room = model_.limits.context - static_cast<int32_t>(request.prompt_ids.size());
-  return request.max_tokens < 0 ? room : std::min(room, request.max_tokens);
+  const auto num_prompt = static_cast<int32_t>(request.prompt_ids.size());
+  const int32_t room = model_.limits.context - num_prompt;
+  if (request.max_tokens >= 0) return std::min(room, request.max_tokens);
+  const int64_t in_pool = int64_t{model_.pool.num_blocks()} * kBlockPositions - num_prompt;
+  return static_cast<int32_t>(std::clamp<int64_t>(in_pool, 1, room));
 }
 
 Result<void> BatchEngine::add(uint64_t id, BatchRequest request, std::shared_ptr<BatchSink> sink) {
@@ -136,6 +147,7 @@ Result<void> BatchEngine::add(uint64_t id, BatchRequest request, std::shared_ptr
 }
 
 Result<void> BatchEngine::add_checked(uint64_t id, BatchRequest request, std::shared_ptr<BatchSink> sink) {
+  sort_bias(request.sampling);
   auto state = std::make_unique<Request>(Request{.asked = std::move(request), .early = {}, .sink = std::move(sink)});
   const BatchRequest& asked = state->asked;
   if (asked.min_tokens > 0) state->early = without(asked.sampling, asked.stop_token_ids);

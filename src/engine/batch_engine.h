@@ -27,8 +27,9 @@ struct BatchRequest {
   SamplingParams sampling = {};
   uint64_t seed = 0;
   int32_t num_choices = 1;
-  int32_t max_tokens = -1;  // of each choice; < 0 or more than there is room for: as many as the context holds
-  int32_t min_tokens = 0;   // no stop token is drawn and no stop string counts before
+  // Of each choice. More than the context has room for: as many as it has; < 0: as many as context and pool have.
+  int32_t max_tokens = -1;
+  int32_t min_tokens = 0;  // no stop token is drawn and no stop string counts before
   std::vector<int32_t> stop_token_ids = {};
   std::vector<std::string> stop = {};
   int32_t num_logprobs = -1;        // as in SampleRequest

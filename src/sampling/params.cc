@@ -44,7 +44,9 @@ Result<void> check_logit_bias(const std::vector<std::pair<int32_t, float>>& logi
     }
     ids.push_back(id);
   }
-  std::sort(ids.begin(), ids.end());
+  if (!std::is_sorted(ids.begin(), ids.end())) {  // every draw asks: who draws often sorts them once
+    std::sort(ids.begin(), ids.end());
+  }
   const auto repeated = std::adjacent_find(ids.begin(), ids.end());
   if (repeated != ids.end()) {
     return make_error(ErrorCode::kInvalidArgument, fmt::format("logit_bias: id {} is given more than once", *repeated));

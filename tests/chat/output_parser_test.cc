@@ -263,7 +263,15 @@ TEST(ParseOutput, WhatAStopStringCutIsGone) {
   EXPECT_EQ(content("<think>\nhm\n</think>\n\nYes indeed").content, "Yes indeed");
   EXPECT_EQ(content("<think>\nh").reasoning_content, "h");
   EXPECT_EQ(content("<think>\nh").content, std::nullopt);
-  EXPECT_EQ(content("<thi").content, "<thi") << "half a control token is text";
+  EXPECT_EQ(content("<thi").content, std::nullopt) << "half a tag is neither structure nor text";
+  EXPECT_EQ(content("<think>\nhm\n</th").reasoning_content, "hm");
+  const std::vector<int32_t> late = ids_of("Yes <think>");
+  EXPECT_EQ(parse_output(late, "Yes <thi", testing::qwen_tokenizer(), kAnswer).value().content, "Yes <thi")
+      << "where the tag is text, so is half of it";
+  std::vector<int32_t> broken = ids_of("🫨<think>");
+  broken.erase(broken.begin() + 1, broken.end() - 1);
+  EXPECT_EQ(parse_output(broken, "\uFFFD<thi", testing::qwen_tokenizer(), kAnswer).value().content, "\uFFFD<thi")
+      << "after any content <think> is text";
   EXPECT_EQ(content("").content, std::nullopt);
 }
 

@@ -211,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("logit_bias":{"42":1e9})", "logit_bias.42: expected a number from -100 to 100, found 1e9"},
         Refusal{R"("logit_bias":{"42":null})", "logit_bias.42: expected a number from -100 to 100, found null"},
         Refusal{R"("logit_bias":{"42":"5"})", "logit_bias.42: expected a number from -100 to 100, found \"5\""},
-        Refusal{R"("logit_bias":[1])", "logit_bias: expected an object, found an array"}));
+        Refusal{R"("logit_bias":[1])", "logit_bias: expected an object of at most 1024 members, found an array"}));
 
 TEST(OpenAiGeneration, IdsOfTheLastFourTokensAreRefusedWhereThereAreNone) {
   Defaults base;

@@ -67,6 +67,9 @@ TEST(OpenAiInfo, VersionTokensAndTemplates) {
   const Json version = version_json({.version = "0.1.0", .commit = "abc", .compiler = "GNU"});
   EXPECT_EQ(write_json(version), R"({"version":"0.1.0","commit":"abc","compiler":"GNU"})");
   expect_documented(version, version_answer_fields());
+  const Json info = tokenizer_info_json({.eos_token = "<|im_end|>", .pad_token = "<|endoftext|>", .context = 2048});
+  EXPECT_EQ(at(info, "eos_token").as_string(), "<|im_end|>");
+  expect_documented(info, tokenizer_info_answer_fields());
   const std::vector<int32_t> ids = {9707, 0};
   EXPECT_EQ(write_json(tokenize_json(ids, 2048, nullptr)), R"({"count":2,"max_model_len":2048,"tokens":[9707,0]})");
   const std::vector<std::string> texts = {token_text("Hello"), token_text("\xf0")};

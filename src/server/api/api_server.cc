@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "gguf/model_file.h"
 #include "server/api/metrics_page.h"
 #include "server/openai/openapi.h"
 
@@ -15,6 +16,7 @@ namespace {
 
 constexpr size_t kMostWaitingTasks = 4096;
 constexpr const char* kModelsPrefix = "/v1/models/";
+constexpr std::string_view kPadToken = "<|endoftext|>";
 
 http::Response json_response(const Json& json) {
   return {.body = write_json(json)};
@@ -40,6 +42,7 @@ const std::vector<ApiServer::Route>& ApiServer::routes() {
       {"GET", "/v1/models", &ApiServer::models, true},
       {"GET", "/version", &ApiServer::version, true},
       {"GET", "/props", &ApiServer::props, true},
+      {"GET", "/tokenizer_info", &ApiServer::tokenizer_info, true},
       {"GET", "/openapi.json", &ApiServer::openapi, false},
       {"GET", "/metrics", &ApiServer::metrics, true},
       {"POST", "/v1/completions", &ApiServer::completions, false},
@@ -106,6 +109,16 @@ void ApiServer::version(const Exchange& exchange) {
 
 void ApiServer::props(const Exchange& exchange) {
   exchange->respond(json_response(openai::props_json(options_.props, options_.defaults)));
+}
+
+void ApiServer::tokenizer_info(const Exchange& exchange) {
+  const Tokenizer& tokenizer = model_.tokenizer();
+  const auto text = [&](int32_t id) { return std::string(tokenizer.token_bytes(id).value_or("")); };
+  openai::TokenizerInfo info{.pad_token = text(tokenizer.token_to_id(kPadToken)), .context = model_.context()};
+  if (const std::vector<int32_t>& stops = model_.info().stop_token_ids; !stops.empty()) {
+    info.eos_token = text(stops.front());
+  }
+  exchange->respond(json_response(openai::tokenizer_info_json(info)));
 }
 
 void ApiServer::openapi(const Exchange& exchange) {

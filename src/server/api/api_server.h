@@ -55,6 +55,7 @@ class ApiServer {
   void models(const Exchange& exchange);
   void version(const Exchange& exchange);
   void props(const Exchange& exchange);
+  void tokenizer_info(const Exchange& exchange);
   void openapi(const Exchange& exchange);
   void metrics(const Exchange& exchange);
   void completions(const Exchange& exchange);

@@ -116,10 +116,12 @@ void Call::send(std::string events) {
   context_.exchange->write(std::move(events));
 }
 
-// The client is gone: whatever is said goes nowhere, and no error is to be counted.
+// The client is gone: whatever is said goes nowhere, and no error is to be counted; unless it was told of one before.
 void Call::take_leave(size_t index) {
+  GenerationNotes& notes = *context_.exchange->generation();
+  if (failed_ && !notes.was_cancelled) return;
   finishes_[index] = openai::Finish::kAbort;
-  context_.exchange->generation()->was_cancelled = true;
+  notes.was_cancelled = true;
   failed_ = true;
 }
 
@@ -133,6 +135,24 @@ void Call::fail(const openai::ApiError& api_error) {
     context_.exchange->refuse(api_error);
   }
   failed_ = true;
+  std::function<void()> cancel;
+  {
+    const std::lock_guard lock(mutex_);
+    cancels_ = true;
+    cancel.swap(cancel_);
+  }
+  if (cancel) cancel();  // the other prompts' answers are nobody's
+}
+
+void Call::on_failure(std::function<void()> cancel) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!cancels_) {
+      cancel_ = std::move(cancel);
+      return;
+    }
+  }
+  cancel();
 }
 
 // The finish of an answer of one choice waits for the timings.
@@ -191,7 +211,7 @@ BatchRequest batch_request(const openai::Generation& generation, std::vector<int
                        .sampling = generation.sampling,
                        .seed = seed,
                        .num_choices = generation.n,
-                       .max_tokens = std::max(1, generation.max_tokens.value_or(INT32_MAX)),
+                       .max_tokens = generation.max_tokens ? std::max(1, *generation.max_tokens) : -1,
                        .min_tokens = generation.min_tokens,
                        .stop_token_ids = generation.stop_token_ids,
                        .stop = generation.stop,

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +35,9 @@ class Call : public std::enable_shared_from_this<Call> {
   GenerationNotes notes() const;
   // A sink for each prompt. They keep the call alive.
   std::vector<std::shared_ptr<BatchSink>> make_sinks();
+  // cancel: ends what is left of the call's requests. Called once if one of them fails, or at once if one has. From any
+  // thread; everything else is the service's thread's.
+  void on_failure(std::function<void()> cancel);
 
  protected:
   // num_prompt_tokens: of each prompt.
@@ -84,6 +89,10 @@ class Call : public std::enable_shared_from_this<Call> {
   size_t num_finished_ = 0;
   bool begun_ = false;   // the stream's head was sent
   bool failed_ = false;  // the client was told of an error, or has left: nothing follows
+
+  std::mutex mutex_;  // of what follows
+  std::function<void()> cancel_;
+  bool cancels_ = false;
 };
 
 // What the service is asked for, but for the prompt.

@@ -29,7 +29,8 @@ class ShownTokens {
   std::vector<OutputEvent> finish(std::string_view last_text) {
     std::vector<OutputEvent> events = show(last_text);
     if (num_shown_ > num_released_) {
-      append(events, parser_.push_text(std::string_view(tail_).substr(tail_.size() - (num_shown_ - num_released_))));
+      const int32_t cut = waiting_.empty() ? -1 : waiting_.front().id;
+      append(events, parser_.push_text(tail_, cut));
     }
     append(events, parser_.finish());
     return events;

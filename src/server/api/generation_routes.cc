@@ -79,9 +79,11 @@ ApiResult<void> ApiServer::run(const Exchange& exchange, const std::shared_ptr<C
     exchange->refuse(of_refusal(ids.error()), {{"Retry-After", std::to_string(ids.error().retry_after_seconds)}});
     return {};
   }
-  exchange->on_closed([&service = service_, ids = *ids] {
+  const auto cancel = [&service = service_, ids = *ids] {
     for (const uint64_t id : ids) service.cancel(id);
-  });
+  };
+  call->on_failure(cancel);
+  exchange->on_closed(cancel);
   return {};
 }
 

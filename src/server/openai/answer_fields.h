@@ -16,6 +16,7 @@ const std::vector<Field>& model_answer_fields();
 const std::vector<Field>& models_answer_fields();
 const std::vector<Field>& version_answer_fields();
 const std::vector<Field>& props_answer_fields();
+const std::vector<Field>& tokenizer_info_answer_fields();
 const std::vector<Field>& tokenize_answer_fields();
 const std::vector<Field>& detokenize_answer_fields();
 const std::vector<Field>& apply_template_answer_fields();

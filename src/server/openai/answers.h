@@ -185,6 +185,14 @@ struct Props {
 // Also the effective defaults of every sampling field and the limits of a request.
 Json props_json(const Props& props, const Defaults& defaults);
 
+// What clients that count tokens with /tokenize ask first; vLLM's names.
+struct TokenizerInfo {
+  std::string eos_token = {};
+  std::string pad_token = {};
+  int32_t context = 0;
+};
+Json tokenizer_info_json(const TokenizerInfo& info);
+
 // token_strs: as token_text() makes them; nullptr where they were not asked for.
 Json tokenize_json(std::span<const int32_t> ids, int32_t context, const std::vector<std::string>* token_strs);
 Json detokenize_json(std::string text);

@@ -15,6 +15,7 @@ constexpr size_t kMaxStopCharacters = 256;  // at most the 1,024 bytes that Stop
 constexpr size_t kMaxStopTokens = 128;
 constexpr int32_t kMaxChoices = 128;
 constexpr size_t kMaxMetadata = 16;
+constexpr size_t kMaxBiases = 1024;  // each choice of each prompt looks at all of them with every token
 
 float float_of(const Json& value) {
   return static_cast<float>(value.as_double().value_or(0.0));
@@ -73,8 +74,8 @@ void add_sampling(FieldTable<Generation>& table) {
             "Divides positive logits of tokens in prompt and output, multiplies negative ones; 1 is off.", false,
             Json::number(int64_t{1})},
            [](const Json& value, Generation& to) { to.sampling.repetition_penalty = float_of(value); })
-      .add({"logit_bias", map_of_ids(number(-100.0, 100.0)),
-            "Added to the logits of tokens: `{\"id\": bias}`. An id that has no token is refused."},
+      .add({"logit_bias", map_of_ids(number(-100.0, 100.0), kMaxBiases),
+            "Added to the logits of tokens: `{\"id\": bias}`, at most 1,024. An id that has no token is refused."},
            [](const Json& value, Generation& to) { to.sampling.logit_bias = bias_of(value); })
       .add({"seed", integer(std::numeric_limits<int64_t>::min(), std::numeric_limits<uint64_t>::max()),
             "Any integer of 64 bits. The same request with the same seed has the same answer, whatever else the server "

@@ -109,6 +109,14 @@ Json props_json(const Props& props, const Defaults& defaults) {
                        {"build", version_json(props.build)}});
 }
 
+Json tokenizer_info_json(const TokenizerInfo& info) {
+  return Json::object({{"tokenizer_class", Json::string("Qwen2Tokenizer")},
+                       {"bos_token", Json()},
+                       {"eos_token", Json::string(info.eos_token)},
+                       {"pad_token", Json::string(info.pad_token)},
+                       {"model_max_length", number(info.context)}});
+}
+
 Json tokenize_json(std::span<const int32_t> ids, int32_t context, const std::vector<std::string>* token_strs) {
   Json json = Json::object({{"count", number(static_cast<int64_t>(ids.size()))},
                             {"max_model_len", number(context)},

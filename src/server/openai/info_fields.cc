@@ -104,6 +104,17 @@ const std::vector<Field>& props_answer_fields() {
   return fields;
 }
 
+const std::vector<Field>& tokenizer_info_answer_fields() {
+  static const std::vector<Field> fields = {
+      {"tokenizer_class", string(), "Whose tokens they are.", true},
+      {"bos_token", string(), "Always null: no token begins a text."},
+      {"eos_token", string(), "", true},
+      {"pad_token", string(), "", true},
+      {"model_max_length", count(), "Tokens of prompt and output.", true},
+  };
+  return fields;
+}
+
 const std::vector<Field>& tokenize_answer_fields() {
   static const std::vector<Field> fields = {
       {"count", count(), "", true},

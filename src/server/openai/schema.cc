@@ -86,8 +86,8 @@ Type array(Type item, size_t min_size, size_t max_size) {
 Type map(Type value, size_t max_size) {
   return {.kind = Type::Kind::kMap, .max_size = max_size, .parts = {std::move(value)}};
 }
-Type map_of_ids(Type value) {
-  return {.kind = Type::Kind::kMap, .id_keys = true, .parts = {std::move(value)}};
+Type map_of_ids(Type value, size_t max_size) {
+  return {.kind = Type::Kind::kMap, .max_size = max_size, .id_keys = true, .parts = {std::move(value)}};
 }
 Type object(const std::vector<Field>& fields) {
   return {.kind = Type::Kind::kObject, .fields = &fields};

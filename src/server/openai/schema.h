@@ -48,7 +48,7 @@ Type choice(std::vector<std::string> values);
 Type token_id();
 Type array(Type item, size_t min_size = 0, size_t max_size = kNoLimit);
 Type map(Type value, size_t max_size = kNoLimit);
-Type map_of_ids(Type value);
+Type map_of_ids(Type value, size_t max_size);
 Type object(const std::vector<Field>& fields);  // which must outlive the type
 Type one_of(std::vector<Type> alternatives);    // told apart by kind, arrays by the kind of their first item
 Type labelled(Type type, std::string label);

@@ -25,11 +25,12 @@ class GenerationService::CountingSink final : public BatchSink {
   CountingSink(GenerationService& service, const Order& order)
       : service_(service),
         owner_(order.sink),
-        meter_(service.metrics_, order.arrived, order.request.prompt_ids.size(), order.request.num_choices) {}
+        meter_(service.metrics_, order.arrived, order.request.prompt_ids.size(), order.request.num_choices),
+        has_token_(static_cast<size_t>(order.request.num_choices), false) {}
 
   void on_prompt_logprobs(std::span<const SampledToken> tokens) override { owner_->on_prompt_logprobs(tokens); }
   bool on_token(const BatchToken& token) override {
-    note_token();
+    note_token(static_cast<size_t>(token.choice));
     meter_.note_token(token.choice, std::chrono::steady_clock::now());
     return owner_->on_token(token);
   }
@@ -39,26 +40,23 @@ class GenerationService::CountingSink final : public BatchSink {
   }
   void on_finished(const RequestInfo& info) override {
     meter_.note_finished(info);
-    const auto seconds =
-        std::chrono::duration<double>(info.times.ended.value_or(info.times.queued) - info.times.queued);
-    {
-      const std::lock_guard lock(service_.mutex_);
-      service_.mean_seconds_ += kNewestWeight * (seconds.count() - service_.mean_seconds_);
-    }
     owner_->on_finished(info);
-    service_.note_finished(has_token_);  // only now: drain() may return as soon as it knows
+    // Only now: drain() may return as soon as it knows.
+    service_.note_finished(info, static_cast<int32_t>(std::ranges::count(has_token_, false)), any_token_);
   }
 
  private:
-  void note_token() {
-    if (std::exchange(has_token_, true)) return;
-    service_.note_first_token();
+  void note_token(size_t choice) {
+    if (has_token_[choice]) return;
+    has_token_[choice] = true;
+    service_.note_first_token(!std::exchange(any_token_, true));
   }
 
   GenerationService& service_;
   std::shared_ptr<BatchSink> owner_;
   RequestMeter meter_;
-  bool has_token_ = false;
+  std::vector<bool> has_token_;  // [choices]
+  bool any_token_ = false;
 };
 
 Result<std::unique_ptr<GenerationService>> GenerationService::start(Model& model, ServiceOptions options) {
@@ -85,20 +83,25 @@ tl::expected<std::vector<uint64_t>, Refusal> GenerationService::submit(std::vect
     }
   }
   const auto count = static_cast<int32_t>(orders.size());
+  int32_t num_choices = 0;  // no overflow: the API has at most 1,024 of a request
+  for (const Order& order : orders) num_choices += order.request.num_choices;
   std::vector<uint64_t> ids;
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) {
       return refuse(Refusal::Kind::kStopping, Error{ErrorCode::kUnsupported, "the server is shutting down"});
     }
-    if (stats_.num_waiting > 0 && stats_.num_waiting + count > max_waiting_) {  // what is alone is taken at any size
+    const int32_t num_before = stats_.num_waiting_choices;
+    if (num_before > 0 && num_before + num_choices > max_waiting_) {  // what is alone is taken at any size
       ++stats_.num_refused_busy;
-      std::string message = fmt::format("{} requests wait already, at most {} may", stats_.num_waiting, max_waiting_);
+      std::string message = fmt::format("{} answers wait to begin and {} more are asked for; at most {} may",
+                                        num_before, num_choices, max_waiting_);
       return refuse(Refusal::Kind::kBusy, Error{ErrorCode::kCapacity, std::move(message)}, retry_after());
     }
     stats_.num_taken += orders.size();
     stats_.num_requests += count;
     stats_.num_waiting += count;
+    stats_.num_waiting_choices += num_choices;
     for (Order& order : orders) {
       stats_.num_arriving += order.request.num_choices;
       order.sink = std::make_shared<CountingSink>(*this, order);
@@ -141,13 +144,22 @@ ServiceStats GenerationService::stats() const {
   return stats_;
 }
 
-void GenerationService::note_first_token() {
+void GenerationService::note_first_token(bool of_request) {
   const std::lock_guard lock(mutex_);
-  --stats_.num_waiting;
+  --stats_.num_waiting_choices;
+  if (of_request) --stats_.num_waiting;
 }
 
-void GenerationService::note_finished(bool had_token) {
+void GenerationService::note_finished(const RequestInfo& info, int32_t num_silent_choices, bool had_token) {
+  const bool ran_to_its_end = had_token && std::ranges::all_of(info.reasons, [](std::optional<EndReason> reason) {
+                                return reason == EndReason::kStop || reason == EndReason::kLength;
+                              });
   const std::lock_guard lock(mutex_);
+  if (ran_to_its_end && info.times.ended) {
+    const std::chrono::duration<double> seconds = *info.times.ended - info.times.queued;
+    mean_seconds_ += kNewestWeight * (seconds.count() - mean_seconds_);
+  }
+  stats_.num_waiting_choices -= num_silent_choices;
   if (!had_token) --stats_.num_waiting;
   if (--stats_.num_requests == 0) idle_.notify_all();
 }

@@ -19,7 +19,7 @@ namespace kipp {
 
 struct ServiceOptions {
   BatchEngineOptions engine = {};
-  int32_t max_waiting = 256;  // requests that have no token yet; more are refused
+  int32_t max_waiting = 256;  // choices that have no token yet; more are refused
 };
 
 // Why a request was not taken.
@@ -37,9 +37,10 @@ struct Refusal {
 // Since the service began, and now; the scheduler's as of the last step.
 struct ServiceStats {
   SchedulerStats scheduler = {};
-  int32_t num_requests = 0;  // taken and not finished
-  int32_t num_waiting = 0;   // of these, without a token
-  int32_t num_arriving = 0;  // choices of these that the scheduler does not know yet
+  int32_t num_requests = 0;         // taken and not finished
+  int32_t num_waiting = 0;          // of these, without a token
+  int32_t num_waiting_choices = 0;  // without a token, of all requests
+  int32_t num_arriving = 0;         // of these, that the scheduler does not know yet
   uint64_t num_taken = 0;
   uint64_t num_refused_busy = 0;
 };
@@ -89,8 +90,8 @@ class GenerationService {
   bool take_orders(Orders& orders);
   void admit(Submission submission);
   void note_step(const SchedulerStats& before);
-  void note_first_token();
-  void note_finished(bool had_token);
+  void note_first_token(bool of_request);
+  void note_finished(const RequestInfo& info, int32_t num_silent_choices, bool had_token);
   int32_t retry_after() const;
 
   int32_t max_waiting_;
@@ -104,7 +105,7 @@ class GenerationService {
   std::vector<uint64_t> cancelled_;
   ServiceStats stats_;
   uint64_t next_id_ = 1;
-  double mean_seconds_ = 1.0;  // from a request's arrival to its end, of late
+  double mean_seconds_ = 1.0;  // from a request's arrival to its own end, of late; those that were cut do not count
   bool cancels_all_ = false;
   bool stopping_ = false;  // no new requests
   bool ends_ = false;      // the thread leaves when nothing is left

@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""kipp serve under load: mixed requests with bad bodies, cancels, disconnects, half-closed and slow clients.
+
+Afterwards nothing may be left: every block of the KV pool is free (a request that needs all of them is served), memory
+is flat, and every answer was whole or ended as the protocol says. Also measured: what idle and slow connections cost
+active streams, /health during prefills, prompts that are shared, and the first token of a prompt that was seen before.
+
+    python bench/server_load.py --kipp build/release/bin/kipp --model models/kipp-kipp-demo-bf16.gguf
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import collections
+import contextlib
+import random
+import signal
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import load_clients as clients
+from load_clients import Target
+from provenance import hand_out, machine, source
+
+CONTEXT = 2048  # the demo's
+BLOCK = 32
+MEGABYTE = 1 << 20
+# As many blocks as one context takes: one request can ask for them all, and until then they are always short.
+STORM_FLAGS = ("--kv-blocks", str(CONTEXT // BLOCK), "--max-waiting", "100000")
+
+
+@contextlib.contextmanager
+def serving(kipp: Path, model: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], Target]]:
+    command = [str(kipp), "serve", "--model", str(model), "--port", "0", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        if not address:
+            raise SystemExit(f"{' '.join(command)}: did not start")
+        host, port = address.removeprefix("http://").split(":")
+        yield process, Target(host, int(port))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+
+
+def resident_bytes(pid: int) -> int:
+    """Of the process itself: mapped files do not count."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("RssAnon:"))
+
+
+async def pool_is_whole(target: Target) -> bool:
+    """Whether one request gets every block of a context: where one is stuck it would wait for ever."""
+    ids = [1000 + i % 997 for i in range(CONTEXT - 1)]
+    body = {"prompt": ids, "max_tokens": 1, "cache_salt": str(time.monotonic())}
+    answer = await asyncio.wait_for(clients.ask(target, "/v1/completions", body), timeout=60)
+    return answer.status == 200 and answer.json["usage"]["completion_tokens"] == 1
+
+
+async def mixed(target: Target, pid: int, num_requests: int, concurrency: int, seed: int) -> dict[str, Any]:
+    """The storm. A fault is what no well-behaved server does; the first ones are kept."""
+    draw = random.Random(seed)
+    kinds = [draw.choice(clients.KINDS) for _ in range(num_requests)]
+    outcomes: collections.Counter[str] = collections.Counter()
+    faults: list[str] = []
+    memory: list[int] = []
+    queue = collections.deque(enumerate(kinds))
+
+    async def work() -> None:
+        while queue:
+            number, kind = queue.popleft()
+            if number % max(1, num_requests // 20) == 0:
+                memory.append(resident_bytes(pid))
+            try:
+                outcome = await asyncio.wait_for(kind(target, random.Random(seed * 1_000_003 + number)), timeout=120)
+            except Exception as error:
+                outcome = f"fault: {kind.__name__}: {type(error).__name__}: {error}"
+            if outcome.startswith("fault"):
+                faults.append(f"{number}: {outcome}"[:300])
+            outcomes[f"{kind.__name__}: {outcome[:40]}"] += 1
+
+    begin = time.monotonic()
+    await asyncio.gather(*(work() for _ in range(concurrency)))
+    half = len(memory) // 2
+    return {
+        "requests": num_requests,
+        "concurrency": concurrency,
+        "seconds": round(time.monotonic() - begin, 1),
+        "outcomes": dict(sorted(outcomes.items())),
+        "faults": faults[:20],
+        "num_faults": len(faults),
+        "resident_mib": [round(value / MEGABYTE, 1) for value in memory],
+        "growth_of_the_second_half_mib": round((max(memory[half:]) - max(memory[:half])) / MEGABYTE, 1),
+    }
+
+
+async def company(target: Target, num_streams: int, num_idle: int, num_slow: int, num_tokens: int) -> dict[str, Any]:
+    """The time between tokens of active streams: alone, and beside idle and slow connections, by turns."""
+    times: dict[str, list[float]] = {"alone": [], "beside": []}
+    for turn in range(6):
+        beside = turn % 2 == 1
+        async with contextlib.AsyncExitStack() as stack:
+            if beside:
+                await stack.enter_async_context(clients.idle_connections(target, num_idle))
+                await stack.enter_async_context(clients.slow_clients(target, num_slow))
+            streams = [clients.timed_stream(target, clients.story(i), num_tokens) for i in range(num_streams)]
+            gaps = [gap for found in await asyncio.gather(*streams) for gap in found.gaps]
+        times["beside" if beside else "alone"].append(statistics.mean(gaps) * 1e3)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    return {
+        "streams": num_streams,
+        "idle_connections": num_idle,
+        "slow_clients": num_slow,
+        "mean_ms_between_tokens": {name: [round(value, 3) for value in values] for name, values in times.items()},
+        "ratio_of_medians": round(medians["beside"] / medians["alone"], 3),
+    }
+
+
+async def health_during_prefill(target: Target, num_prompts: int) -> dict[str, Any]:
+    async def prefill(number: int) -> None:
+        ids = [2000 + (number * 131 + i * 7) % 9973 for i in range(CONTEXT - 8)]
+        await clients.ask(target, "/v1/completions", {"prompt": ids, "max_tokens": 1, "cache_salt": f"h{number}"})
+
+    prefills = asyncio.gather(*(prefill(number) for number in range(num_prompts)))
+    times = []
+    while not prefills.done():
+        begin = time.perf_counter()
+        answer = await clients.ask(target, "/health")
+        times.append((time.perf_counter() - begin) * 1e3)
+        assert answer.status == 200
+        await asyncio.sleep(0.01)
+    await prefills
+    times.sort()
+    return {
+        "prompts": num_prompts,
+        "tokens_of_each": CONTEXT - 8,
+        "samples": len(times),
+        "median_ms": round(statistics.median(times), 2),
+        "p99_ms": round(times[int(len(times) * 0.99)], 2),
+        "worst_ms": round(times[-1], 2),
+    }
+
+
+async def shared_prompt(target: Target, num_requests: int, num_tokens: int) -> dict[str, Any]:
+    """Requests that come together and begin with the same system prompt."""
+    system = "word " * (num_tokens - 5)
+    salt = str(time.monotonic())
+
+    async def one(number: int) -> dict[str, Any]:
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": f"Say {number}."}]
+        body = {"messages": messages, "max_tokens": 2, "cache_salt": salt}
+        answer = await clients.ask(target, "/v1/chat/completions", body)
+        return answer.json["usage"]
+
+    usages = await asyncio.gather(*(one(number) for number in range(num_requests)))
+    prompts = [usage["prompt_tokens"] for usage in usages]
+    evaluated = [u["prompt_tokens"] - u["prompt_tokens_details"]["cached_tokens"] for u in usages]
+    return {
+        "requests": num_requests,
+        "prompt_tokens_of_each": max(prompts),
+        "prompt_tokens": sum(prompts),
+        "evaluated_tokens": sum(evaluated),
+        "evaluated_of_the_first": max(evaluated),
+        "evaluated_of_the_others_at_most": sorted(evaluated)[-2],
+    }
+
+
+async def repeated_prompt(target: Target, num_tokens: int, repetitions: int) -> dict[str, Any]:
+    """Time to the first token of a prompt of ids, the first time and again."""
+    first, again = [], []
+    for repetition in range(repetitions):
+        ids = [3000 + (repetition * 577 + i * 11) % 9973 for i in range(num_tokens)]
+        first.append((await clients.timed_stream(target, ids, 2)).first * 1e3)
+        again += [(await clients.timed_stream(target, ids, 2)).first * 1e3 for _ in range(3)]
+    return {
+        "prompt_tokens": num_tokens,
+        "first_ms": [round(value, 2) for value in first],
+        "again_ms": [round(value, 2) for value in again],
+        "times_shorter": round(statistics.median(first) / statistics.median(again), 1),
+    }
+
+
+async def measure(target: Target, num_idle: int, num_slow: int) -> dict[str, Any]:
+    return {
+        "repeated_prompt": await repeated_prompt(target, CONTEXT - 48, 3),
+        "shared_prompt": await shared_prompt(target, 64, 1000),
+        "health_during_prefill": await health_during_prefill(target, 8),
+        "company": await company(target, 32, num_idle, num_slow, 64),
+    }
+
+
+async def storm(target: Target, pid: int, num_requests: int, concurrency: int, seed: int) -> dict[str, Any]:
+    await mixed(target, pid, max(32, num_requests // 10), concurrency, seed + 1)  # until memory is what it will be
+    results = await mixed(target, pid, num_requests, concurrency, seed)
+    return results | {"pool_is_whole_afterwards": await pool_is_whole(target)}
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kipp", type=Path, required=True)
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--concurrency", type=int, default=96)
+    parser.add_argument("--idle", type=int, default=1000, help="idle connections beside the streams")
+    parser.add_argument("--slow", type=int, default=200, help="slow clients beside the streams")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--output", type=Path, help="write the record there")
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    with serving(arguments.kipp, arguments.model, "--kv-blocks", "512") as (_, target):
+        results = asyncio.run(measure(target, arguments.idle, arguments.slow))
+    with serving(arguments.kipp, arguments.model, *STORM_FLAGS) as (process, target):
+        mixed_requests = storm(target, process.pid, arguments.requests, arguments.concurrency, arguments.seed)
+        results["mixed"] = asyncio.run(mixed_requests)
+    report = {"what": __doc__.splitlines()[0], "machine": machine(), "source": source(), "model": arguments.model.name,
+              "seed": arguments.seed, "results": results}
+    hand_out(report, arguments.output)
+    if results["mixed"]["num_faults"] > 0 or not results["mixed"]["pool_is_whole_afterwards"]:
+        raise SystemExit("there were faults")
+
+
+if __name__ == "__main__":
+    main()
