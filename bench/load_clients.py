@@ -1,9 +1,10 @@
-"""Clients of a server under load, well-behaved and not, on raw sockets: each kind is a coroutine that says what came."""
+"""Clients of a server under load, well-behaved and not, on raw sockets: a coroutine a kind, which says what came."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import random
 import socket
@@ -30,7 +31,8 @@ class Answer(NamedTuple):
 Kind = Callable[[Target, random.Random], Awaitable[str]]
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
-WORDS = ["time", "lantern", "river", "gentle", "under", "baker", "stone", "music", "quiet", "forest", "coin", "apple", "window", "never", "story", "light"]
+WORDS = ["time", "lantern", "river", "gentle", "under", "baker", "stone", "music", "quiet", "forest", "coin", "apple",
+         "window", "never", "story", "light"]
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
 
 
@@ -99,7 +101,7 @@ async def timed_stream(target: Target, prompt: str | list[int], num_tokens: int)
         times = []
         while await read_chunk(reader):
             times.append(time.perf_counter())
-    return Timed(times[0] - begin, [b - a for a, b in zip(times, times[1:], strict=False)])
+    return Timed(times[0] - begin, [later - before for before, later in itertools.pairwise(times)])
 
 
 # Bodies.
