@@ -16,7 +16,7 @@ from tools.weight_schemes import SCHEMES
 
 FENCE = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`((?:python3? |make |kipp |scripts/|cmake |pip )[^`]*)`")
-FREE_COMMANDS = {"export", "cat", "cmake", "echo", "git", "head", "man"}  # not Kipp's own
+FREE_COMMANDS = {"export", "cat", "cmake", "curl", "echo", "git", "head", "man"}  # not Kipp's own
 HelpOf = Callable[[str], str]  # of a subcommand of kipp; "" is the program
 
 

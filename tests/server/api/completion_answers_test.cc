@@ -137,5 +137,22 @@ TEST_F(CompletionAnswers, ManyBiasesAreRefusedAndManyAllowedOnesAreQuick) {
   EXPECT_THAT(at(refused.json, "error", "message").as_string(), HasSubstr("1025"));
 }
 
+// 8 blocks are 256 positions, the context is 1,024.
+class SmallPool : public ApiTest {
+ protected:
+  SmallPool() : ApiTest(8) {}
+};
+
+TEST_F(SmallPool, WithoutALimitAnAnswerEndsWhereThePoolDoes) {
+  backend().add({.prompt = chat_prompt(""), .choices = {std::vector<int32_t>(600, 1000)}});
+  const ApiAnswer answer = chat("");
+  EXPECT_EQ(answer.status, 200) << write_json(answer.json);
+  EXPECT_EQ(at(*answer.usage, "total_tokens").as_int64(), 256);
+  EXPECT_EQ(answer.said().finish, "length");
+  const ApiAnswer refused = chat(R"("max_tokens":400)");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(at(refused.json, "error", "code").as_string(), "capacity");
+}
+
 }  // namespace
 }  // namespace kipp::testing
