@@ -33,7 +33,7 @@ def test_every_greedy_request_takes_the_best_token(served: Served, demo: Kipp) -
                    {"frequency_penalty": 0}, {"presence_penalty": 0}, {"min_p": 1}):
         answer = served.complete(STORY, max_tokens=16, **fields)
         assert answer["choices"][0]["text"] == expected, fields
-    assert served.complete(STORY, max_tokens=16, **{"temperature": 1e-6})["choices"][0]["text"] == expected
+    assert served.complete(STORY, max_tokens=16, temperature=1e-6)["choices"][0]["text"] == expected
     warm = served.complete(STORY, max_tokens=16, temperature=1, top_p=0, seed=3)
     assert warm["choices"][0]["text"] == expected, "top_p 0 keeps one token"
     assert "temperature" in refusal(served, "/v1/completions", {"prompt": "Hi", "temperature": -1})["message"]
