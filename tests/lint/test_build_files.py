@@ -36,7 +36,7 @@ def test_scripts_exist(caller: Path) -> None:
 def test_setup_knows_the_profiles_it_is_asked_for() -> None:
     setup = (ROOT / "scripts" / "setup.sh").read_text(encoding="utf-8")
     asked = {name for caller in CALLERS for name in re.findall(r"scripts/setup\.sh (\w+)", code_of(caller))}
-    assert asked == {"run", "test", "aarch64", "sanitize", "bench", "interchange"}
+    assert asked == {"run", "test", "aarch64", "sanitize", "bench", "interchange", "clients"}
     for name in asked:
         assert re.search(rf"^  {name}\) ", setup, re.MULTILINE)
 

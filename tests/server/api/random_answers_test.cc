@@ -77,7 +77,7 @@ class RandomAnswers : public ApiTest {
 };
 
 TEST_F(RandomAnswers, WholeStreamedAndParsedAgree) {
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < 100; ++round) {
     const bool tools = below(2) == 0;
     const std::string said = text();
     const std::string stop = said.empty() || below(2) == 0 ? "" : stop_of(said);
