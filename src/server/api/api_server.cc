@@ -34,6 +34,7 @@ ApiServer::ApiServer(Model& model, GenerationService& service, ApiOptions option
       options_(std::move(options)),
       observers_(std::make_shared<Observers>(options_.logger, options_.log_prompts, options_.keys)),
       id_salt_(std::random_device()()),
+      document_(write_json(openai::openapi_json(options_.defaults, options_.props.build.version))),
       workers_(options_.num_workers, kMostWaitingTasks) {}
 
 const std::vector<ApiServer::Route>& ApiServer::routes() {
@@ -43,7 +44,7 @@ const std::vector<ApiServer::Route>& ApiServer::routes() {
       {"GET", "/version", &ApiServer::version, true},
       {"GET", "/props", &ApiServer::props, true},
       {"GET", "/tokenizer_info", &ApiServer::tokenizer_info, true},
-      {"GET", "/openapi.json", &ApiServer::openapi, false},
+      {"GET", "/openapi.json", &ApiServer::openapi, true},
       {"GET", "/metrics", &ApiServer::metrics, true},
       {"POST", "/v1/completions", &ApiServer::completions, false},
       {"POST", "/v1/chat/completions", &ApiServer::chat_completions, false},
@@ -122,7 +123,7 @@ void ApiServer::tokenizer_info(const Exchange& exchange) {
 }
 
 void ApiServer::openapi(const Exchange& exchange) {
-  exchange->respond(json_response(openai::openapi_json(options_.defaults, options_.props.build.version)));
+  exchange->respond({.body = document_});
 }
 
 void ApiServer::metrics(const Exchange& exchange) {

@@ -85,8 +85,9 @@ class ApiServer {
   ApiOptions options_;
   std::shared_ptr<Observers> observers_;
   std::atomic<uint64_t> num_ids_ = 0;
-  uint64_t id_salt_;  // so that ids of another run differ
-  Workers workers_;   // last: its threads use everything above
+  uint64_t id_salt_;      // so that ids of another run differ
+  std::string document_;  // of /openapi.json
+  Workers workers_;       // last: its threads use everything above
 };
 
 }  // namespace kipp::api
