@@ -270,11 +270,13 @@ async def idle_connections(target: Target, count: int) -> AsyncIterator[None]:
 
 
 async def drip(target: Target, number: int) -> None:
-    """Half of them send a request in single bytes, half take a large answer in small pieces."""
+    """Half of them send a body in single bytes, half take large answers in small pieces."""
     async with connected(target) as (reader, writer):
         if number % 2 == 0:
-            head = request("/v1/completions", None, headers="Content-Length: 1000\r\n")
-            for byte in head + b'{"prompt":"' + b"x" * 500:
+            writer.write(request("/v1/completions", None, headers="Content-Length: 1000\r\n"))
+            for byte in b'{"prompt":"' + b"x" * 500:
+                if reader.at_eof() or writer.is_closing():  # the server does not wait for ever
+                    return
                 writer.write(bytes([byte]))
                 await asyncio.sleep(0.5)
         else:
