@@ -114,7 +114,7 @@ def words(draw: random.Random, most: int) -> str:
 def limits(draw: random.Random) -> dict[str, Any]:
     fields: dict[str, Any] = {"max_tokens": draw.choice([0, 1, 2, 4, 8, 16, 24]), "temperature": draw.choice([0, 1])}
     options = {"n": draw.randint(1, 4), "stop": [draw.choice(WORDS)], "logprobs": None, "seed": draw.randint(0, 99),
-               "priority": draw.randint(-1, 0),  # strict: at this load lower ones would never be served
+               "priority": draw.randint(-1, 0),  # strict, so few may be ahead of the rest: it must be served in time
                "top_k": 20, "presence_penalty": 0.5, "cache_salt": draw.choice("ab"),
                "logit_bias": {str(draw.randint(0, 1000)): -100}, "min_tokens": 2, "ignore_eos": True}
     for name in draw.sample(sorted(options), k=draw.randint(0, 4)):

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what Kipp needs on Debian 12 (root, or sudo): distribution packages and a Python environment in .venv.
 # Usage: scripts/setup.sh [run|test|aarch64|sanitize|bench|interchange|clients]   run: build and convert; test: also lint;
-# aarch64: also a cross compiler and an emulator; sanitize: also TSan, fuzzing and coverage; bench: also the tokenizer that ours is
-# compared with; interchange: also llama.cpp, built from source in an environment of its own, build/interchange-venv;
-# clients: also lm-evaluation-harness, in build/clients-venv.
+# aarch64: also a cross compiler and an emulator; sanitize: also TSan, fuzzing and coverage; bench: also the tokenizer
+# that ours is compared with; interchange: also llama.cpp, built from source in an environment of its own,
+# build/interchange-venv; clients: also lm-evaluation-harness, in build/clients-venv.
 # Does nothing, and needs no network, where everything is there already. It installs neither a driver for GPUs nor the CUDA
 # toolkit: where nvcc is in PATH the CUDA backend is built too, elsewhere everything else is (docs/cuda.md).
 set -euo pipefail

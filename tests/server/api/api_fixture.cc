@@ -117,6 +117,7 @@ void RecordedExchange::end_stream() {
 
 void RecordedExchange::end() {
   ended_ = true;
+  if (closes_at_end_) closed_ = true;
   on_closed_ = {};
   changed_.notify_all();
 }
@@ -175,10 +176,20 @@ ApiTest::ApiTest(int32_t num_blocks, int32_t max_sequences, int32_t max_waiting)
     : scripted_(open_scripted(num_blocks, max_sequences)),
       service_(GenerationService::start(*scripted_.model, {.max_waiting = max_waiting}).value()),
       num_blocks_(num_blocks) {
+  make_api();
+}
+
+void ApiTest::make_api() {
   api::ApiOptions options;
+  options.logger = logger_.get();
   options.defaults.num_tokens = scripted_.model->info().num_tokens();
   options.defaults.context = scripted_.model->context();
   api_ = std::make_unique<api::ApiServer>(*scripted_.model, *service_, options);
+}
+
+void ApiTest::log_to(int descriptor) {
+  logger_ = std::make_unique<log::Logger>(log::Options{.format = log::Format::kJson, .descriptor = descriptor});
+  make_api();
 }
 
 std::vector<int32_t> ApiTest::ids(std::string_view text) const {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "base/json.h"
 #include "server/api/api_server.h"
 #include "server/api/scripted_backend.h"
+#include "server/log/logger.h"
 #include "server/service/generation_service.h"
 
 namespace kipp::testing {
@@ -35,6 +37,8 @@ class RecordedExchange final : public http::Exchange {
 
   // The client goes away.
   void close();
+  // It will as soon as it has its answer.
+  void close_at_end() { closes_at_end_ = true; }
   // Waits until somebody wants to be told of it: the request is with the service.
   void wait_until_taken();
   // Waits until `pieces` writes came, or the end.
@@ -55,6 +59,7 @@ class RecordedExchange final : public http::Exchange {
   bool streams_ = false;
   bool ended_ = false;
   bool closed_ = false;
+  std::atomic<bool> closes_at_end_ = false;
   bool taken_ = false;
 };
 
@@ -107,16 +112,21 @@ class ApiTest : public ::testing::Test {
   ApiAnswer complete(std::string_view prompt, std::string_view fields);
   static ApiAnswer read(RecordedExchange& exchange);
 
+  // From now on requests are logged there, as JSON.
+  void log_to(int descriptor);
+
   // Nothing runs and nobody holds a block.
   void expect_idle();
   void TearDown() override { expect_idle(); }
 
   ScriptedModel scripted_;
+  std::unique_ptr<log::Logger> logger_;  // outlives what logs
   std::unique_ptr<GenerationService> service_;
   std::unique_ptr<api::ApiServer> api_;
   int32_t num_blocks_;
 
  private:
+  void make_api();
   ApiAnswer ask_both_ways(const std::string& path, std::string_view fields);
 };
 

@@ -1,5 +1,8 @@
 // Who goes away, who fails and who has to come back later: counted in steps and rows of the backend.
 #include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <array>
 
 #include <fmt/format.h>
 
@@ -17,6 +20,25 @@ constexpr size_t kLongAnswer = 400;
 class Cancel : public ApiTest {
  protected:
   explicit Cancel(int32_t max_waiting = 256) : ApiTest(400, 16, max_waiting) {}
+
+  // Of two prompts the first fails at once, while the second would take many steps. leaves: the client, with its
+  // answer.
+  ApiAnswer ask_what_fails(bool stream, bool leaves) {
+    endless(5000, 700, "\"n\":1");
+    backend().add({.prompt = {7}, .choices = {{8, 9}}, .breaks_at = 0});
+    std::string items;
+    for (int32_t id = 5000; id < 5700; ++id) items += (items.empty() ? "" : ",") + std::to_string(id);
+    backend().close_gate(1);
+    const auto exchange =
+        send("/v1/completions",
+             fmt::format(R"({{"prompt":[[7],[{}]],"temperature":0,"max_tokens":400,"stream":{}}})", items, stream));
+    exchange->wait_until_taken();
+    if (leaves) exchange->close_at_end();
+    backend().open_gate();
+    const ApiAnswer answer = read(*exchange);
+    EXPECT_EQ(answer.status, 500);
+    return answer;
+  }
 
   // A body whose prompt is `count` ids from `first` on and whose answer goes on and on.
   std::string endless(int32_t first, size_t count, std::string_view fields) {
@@ -79,24 +101,30 @@ TEST_F(Cancel, OthersGoOnWithTheirOwnText) {
 }
 
 TEST_F(Cancel, APromptThatFailsEndsTheOthersOfItsRequest) {
-  for (const char* stream : {"false", "true"}) {
-    endless(5000, 700, "\"n\":1");
-    backend().add({.prompt = {7}, .choices = {{8, 9}}, .breaks_at = 0});
-    std::string items;
-    for (int32_t id = 5000; id < 5700; ++id) items += (items.empty() ? "" : ",") + std::to_string(id);
+  for (const bool stream : {false, true}) {
     const uint64_t before = backend().num_prompt_rows();
-    backend().close_gate(1);
-    const auto exchange =
-        send("/v1/completions",
-             fmt::format(R"({{"prompt":[[7],[{}]],"temperature":0,"max_tokens":400,"stream":{}}})", items, stream));
-    exchange->wait_until_taken();
-    backend().open_gate();
-    const ApiAnswer answer = read(*exchange);
-    EXPECT_EQ(answer.status, 500);
+    const ApiAnswer answer = ask_what_fails(stream, false);
     EXPECT_EQ(at(answer.json, "error", "code").as_string(), "numerical");
     expect_idle();
     EXPECT_LE(backend().num_prompt_rows() - before, 2U * 64U) << "of 701: the rest is nobody's";
   }
+}
+
+TEST_F(Cancel, WhoLeavesWithAnErrorWasNotCancelled) {
+  std::array<int, 2> ends;
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  log_to(ends[1]);
+  ask_what_fails(false, true);
+  std::string line;
+  std::array<char, 4096> buffer;
+  while (!line.ends_with('\n')) {
+    const ssize_t count = ::read(ends[0], buffer.data(), buffer.size());
+    ASSERT_GT(count, 0);
+    line.append(buffer.data(), static_cast<size_t>(count));
+  }
+  EXPECT_THAT(line, HasSubstr(R"("event":"request_failed")"));
+  EXPECT_THAT(line, HasSubstr(R"("error":"numerical")"));
+  for (const int end : ends) ::close(end);
 }
 
 TEST_F(Cancel, AFailureInAStreamIsAnEventAndItsEnd) {
