@@ -205,6 +205,7 @@ std::vector<int32_t> ApiTest::chat_prompt(std::string_view fields) const {
 
 void ApiTest::script_chat(std::string_view fields, const std::vector<std::string>& texts) {
   std::vector<std::vector<int32_t>> choices;
+  choices.reserve(texts.size());
   for (const std::string& text : texts) choices.push_back(ids(text));
   script_chat_ids(fields, std::move(choices));
 }
@@ -215,6 +216,7 @@ void ApiTest::script_chat_ids(std::string_view fields, std::vector<std::vector<i
 
 void ApiTest::script_prompt(std::string_view prompt, const std::vector<std::string>& texts) {
   std::vector<std::vector<int32_t>> choices;
+  choices.reserve(texts.size());
   for (const std::string& text : texts) choices.push_back(ids(text));
   backend().add({.prompt = ids(prompt), .choices = std::move(choices)});
 }

@@ -176,6 +176,7 @@ TEST_F(FewMayWait, WhoHasLeftSaysNothingAboutTheTimeThatAnswersTake) {
   }
   backend().close_gate();
   std::vector<std::shared_ptr<RecordedExchange>> waiting;
+  waiting.reserve(20);
   for (int i = 0; i < 20; ++i) waiting.push_back(send("/v1/completions", one()));
   while (service_->stats().num_waiting < 20) std::this_thread::yield();
   const auto refused = send("/v1/completions", one());

@@ -89,6 +89,7 @@ TEST_F(CompletionAnswers, PromptsAndChoicesKeepTheirPlaces) {
         ask("/v1/completions",
             fmt::format(R"({{"prompt":["first","second"],"n":2,"temperature":0,"echo":true,"stream":{}}})", stream));
     std::vector<std::string> texts;
+    texts.reserve(answer.choices.size());
     for (const Said& choice : answer.choices) texts.push_back(choice.content);
     EXPECT_THAT(texts, ElementsAre("first a", "first b", "second c", "second d")) << stream;
   }

@@ -113,6 +113,7 @@ TEST_F(RandomAnswers, ManyTogetherGetWhatTheyGetAlone) {
     alone.push_back(ask("/v1/chat/completions", bodies.back()).choices);
   }
   std::vector<std::shared_ptr<RecordedExchange>> together;
+  together.reserve(bodies.size());
   for (const std::string& body : bodies) together.push_back(send("/v1/chat/completions", body));
   for (size_t i = 0; i < bodies.size(); ++i) {
     if (i % 5 == 4) {
