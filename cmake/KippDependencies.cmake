@@ -1,6 +1,14 @@
 # Libraries from the distribution's packages (scripts/setup.sh installs them). None is vendored.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
+# Compiled once, in the distribution's library: header-only, every file that formats would compile the formatter again, and
+# that was half of all compilation. There is no such library for another machine, nor a static one for a portable binary.
+add_library(kipp_fmt INTERFACE)
+if(KIPP_PORTABLE OR CMAKE_CROSSCOMPILING)
+  target_link_libraries(kipp_fmt INTERFACE fmt::fmt-header-only)
+else()
+  target_link_libraries(kipp_fmt INTERFACE fmt::fmt)
+endif()
 find_package(nlohmann_json REQUIRED)
 
 find_path(KIPP_EXPECTED_INCLUDE_DIR tl/expected.hpp REQUIRED)

@@ -89,7 +89,7 @@ class Builder {
     return store(std::move(object));
   }
   bool key(std::string& key) {
-    open_.back().members.emplace_back(std::move(key), Json());
+    open_.back().members.emplace_back().first = std::move(key);
     open_.back().key_ends.push_back(*num_read_);
     return true;
   }
