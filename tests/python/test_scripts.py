@@ -10,7 +10,7 @@ from tiny_snapshots import REPOSITORY
 
 SCRIPTS = ("convert_to_gguf", "make_synthetic_checkpoint", "generate_test_vectors", "generate_rope_vectors",
            "checkpoints", "download_model", "export_llama_cpp", "terminal_picture", "run_seeded_faults",
-           "parser_coverage")
+           "run_clang_tidy", "parser_coverage")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
