@@ -126,10 +126,14 @@ class EndSignals {
     }).detach();
   }
 
-  // From now on an end is an orderly one. Waits for the first signal.
+  // From now on an end is an orderly one: before the first client is told that the model is there.
+  void expect_orderly_end() {
+    const std::lock_guard lock(state_->mutex);
+    state_->is_loaded = true;
+  }
+  // For the first signal.
   void wait() {
     std::unique_lock lock(state_->mutex);
-    state_->is_loaded = true;
     state_->asked.wait(lock, [this] { return state_->is_asked; });
   }
 
@@ -178,7 +182,7 @@ std::string address_of(const ServeFlags& flags, uint16_t port) {
 // Model, service, routes and connections. Members end in the other order: nothing is called that is gone.
 class Serving {
  public:
-  explicit Serving(log::Logger& logger) : logger_(logger) {}
+  Serving(log::Logger& logger, EndSignals& signals) : logger_(logger), signals_(signals) {}
 
   Result<void> open(const ServeFlags& flags, const std::filesystem::path& path) {
     const auto start = std::chrono::steady_clock::now();
@@ -203,6 +207,7 @@ class Serving {
     options.log_prompts = flags.log_prompts;
     options.http_statistics = [this] { return server_->statistics(); };
     api_ = std::make_unique<api::ApiServer>(*model_, *service_, std::move(options));
+    signals_.expect_orderly_end();
     ready_ = api_.get();
     KIPP_TRY(standard_output().write(address + "\n"));
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -237,6 +242,7 @@ class Serving {
   }
 
   log::Logger& logger_;
+  EndSignals& signals_;
   std::atomic<api::ApiServer*> ready_ = nullptr;
   std::unique_ptr<Model> model_;
   std::unique_ptr<GenerationService> service_;
@@ -247,7 +253,7 @@ class Serving {
 Result<void> serve(const ServeFlags& flags, log::Logger& logger) {
   EndSignals signals(flags.unix_socket);
   KIPP_ASSIGN(const std::filesystem::path path, artifact_path(flags.model));
-  Serving serving(logger);
+  Serving serving(logger, signals);
   KIPP_TRY(serving.open(flags, path));
   signals.wait();
   serving.drain(flags.drain_seconds);
