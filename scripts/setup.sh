@@ -52,17 +52,31 @@ if [ ${#missing[@]} -gt 0 ]; then
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
+hash_of() {
+  sha256sum "$1" | cut -d' ' -f1
+}
+
+# is_installed STAMP HASH: whether the stamp says that the requirements of this hash were installed.
+is_installed() {
+  [ -f "$1" ] && [ "$(cat "$1")" = "$2" ]
+}
+
+# make_environment FOLDER: a new one in the place of any other.
+make_environment() {
+  rm -rf "$1"
+  /usr/bin/python3 -m venv "$1"
+}
+
 # install_python NAME STAMP: requirements/NAME.txt into .venv, unless the stamp says that it was done.
 install_python() {
   local requirements=requirements/$1.txt stamp=.venv/$2 wanted
-  wanted=$(sha256sum "$requirements" | cut -d' ' -f1)
-  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+  wanted=$(hash_of "$requirements")
+  if is_installed "$stamp" "$wanted"; then
     return
   fi
   echo "Making the Python environment .venv ($1)"
   if [ "$1" = base ]; then
-    rm -rf .venv
-    /usr/bin/python3 -m venv .venv
+    make_environment .venv
   fi
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: -r "$requirements"
   echo "$wanted" > "$stamp"
@@ -74,13 +88,12 @@ install_python() {
 install_interchange() {
   local requirements=requirements/interchange.txt folder=build/interchange-venv wanted
   local pip=("$folder/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all:)
-  wanted=$(sha256sum "$requirements" | cut -d' ' -f1)
-  if [ -f "$folder/requirements.sha256" ] && [ "$(cat "$folder/requirements.sha256")" = "$wanted" ]; then
+  wanted=$(hash_of "$requirements")
+  if is_installed "$folder/requirements.sha256" "$wanted"; then
     return
   fi
   echo "Making the Python environment $folder; building llama.cpp takes some minutes"
-  rm -rf "$folder"
-  /usr/bin/python3 -m venv "$folder"
+  make_environment "$folder"
   sed '/^llama-cpp-python==/,/# via/d' "$requirements" > "$folder/wheels.txt"
   "${pip[@]}" -r "$folder/wheels.txt"
   CMAKE_ARGS="-DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF" CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)} \
@@ -94,13 +107,12 @@ install_clients() {
   local requirements=requirements/clients.txt folder=build/clients-venv wanted
   local pip=("$folder/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps)
   local sources=rouge-score,sqlitedict,word2number
-  wanted=$(sha256sum "$requirements" | cut -d' ' -f1)
-  if [ -f "$folder/requirements.sha256" ] && [ "$(cat "$folder/requirements.sha256")" = "$wanted" ]; then
+  wanted=$(hash_of "$requirements")
+  if is_installed "$folder/requirements.sha256" "$wanted"; then
     return
   fi
   echo "Making the Python environment $folder"
-  rm -rf "$folder"
-  /usr/bin/python3 -m venv "$folder"
+  make_environment "$folder"
   "${pip[@]}" --only-binary=:all: --no-binary="$sources" --no-build-isolation -r "$requirements"
   echo "$wanted" > "$folder/requirements.sha256"
 }
