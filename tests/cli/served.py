@@ -73,6 +73,15 @@ class Served:
         assert answer.status == 200, answer.body
         return answer.json
 
+    def begin_and_leave(self, completion: Any) -> None:
+        """A client that closes its connection when a streamed answer has begun."""
+        connection = self.connect()
+        connection.request("POST", "/v1/completions", json.dumps(completion).encode())
+        response = connection.getresponse()
+        response.read1(10)
+        connection.close()
+        response.close()
+
     def end(self) -> tuple[int, str]:
         """Exit code and what was said, after SIGTERM."""
         self.process.send_signal(signal.SIGTERM)

@@ -183,13 +183,7 @@ def test_control_tokens_in_messages_are_text(served: Served) -> None:
 
 
 def test_a_client_that_leaves_ends_its_generation(served: Served) -> None:
-    connection = served.connect()
-    body = {"prompt": STORY, "max_tokens": 1900, "ignore_eos": True, "stream": True}
-    connection.request("POST", "/v1/completions", json.dumps(body).encode())
-    response = connection.getresponse()
-    response.read1(10)
-    connection.close()
-    response.close()
+    served.begin_and_leave({"prompt": STORY, "max_tokens": 1900, "ignore_eos": True, "stream": True})
     start = time.monotonic()
     assert served.complete(STORY, max_tokens=4)["usage"]["completion_tokens"] == 4
     assert time.monotonic() - start < 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import json
 import time
 from collections.abc import Iterator
 
@@ -191,13 +190,7 @@ def test_what_runs_and_waits_is_seen_while_it_does(served: Served) -> None:
 
 
 def test_a_client_that_leaves_is_an_abort_and_no_refusal(served: Served) -> None:
-    connection = served.connect()
-    body = {"prompt": STORY, "max_tokens": 1900, "ignore_eos": True, "stream": True}
-    connection.request("POST", "/v1/completions", json.dumps(body).encode())
-    response = connection.getresponse()
-    response.read1(10)
-    connection.close()
-    response.close()
+    served.begin_and_leave({"prompt": STORY, "max_tokens": 1900, "ignore_eos": True, "stream": True})
     deadline = time.monotonic() + 20
     while scrape(served)("vllm:request_success_total", finished_reason="abort") == 0:
         assert time.monotonic() < deadline
