@@ -17,6 +17,7 @@ if __package__ in (None, ""):  # run as a script: the package is one folder up
 from tools.atomic_file import write_file
 from tools.checkpoints import CHECKPOINTS
 from tools.command import run_command
+from tools.gate_summary import device_of
 from tools.marked_block import replace_block
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,11 +52,10 @@ def kind_of(record: dict[str, Any]) -> str:
     return "demo" if artifact["repository"] == "kipp/demo" else "pinned weights"
 
 
-def machine_of(record: dict[str, Any], oracle: dict[str, Any] | None) -> str:
+def machine_of(record: dict[str, Any]) -> str:
     """The processor with its threads, and the device that the backend ran on, if any."""
     machine = record["machine"]
-    variants = (oracle or {}).get("details", {}).get("variants", [])
-    device = next((variant["device"] for variant in variants if "device" in variant), None)
+    device = device_of(record)
     processor = f"{machine['processor']}, {machine['threads']} threads"
     return processor if device is None else f"{device.split(',')[0]}; oracle: {processor}"
 
@@ -78,7 +78,7 @@ def row(path: Path, record: dict[str, Any]) -> str:
         figure(oracle, "logits"),
         loss(one),
         str(positions),
-        machine_of(record, oracle),
+        machine_of(record),
         f"[record](../{path.relative_to(ROOT)})",
     ]
     return "| " + " | ".join(cells) + " |"
