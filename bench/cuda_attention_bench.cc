@@ -59,12 +59,12 @@ struct Pool {
     layer_elements = static_cast<int64_t>(tables.size()) * kBlockElements;
     std::vector<uint16_t> layer(static_cast<size_t>(layer_elements));
     std::mt19937 engine(2);
-    std::ranges::generate(layer, [&] { return static_cast<uint16_t>(0x3F00U ^ (engine() & 0x80FFU)); });
+    std::ranges::generate(layer, [&] { return static_cast<uint16_t>(0x3800U ^ (engine() & 0x83FFU)); });
     auto* pool = allocate_zeros<uint16_t>(layer.size() * kLayers);
     for (int32_t i = 0; i < kLayers; ++i) {
       check(cudaMemcpy(pool + i * layer_elements, layer.data(), layer.size() * 2, cudaMemcpyHostToDevice));
     }
-    kv = {pool, kBlockElements, upload(tables), blocks};
+    kv = {pool, kBlockElements, upload(tables), blocks, static_cast<int32_t>(tables.size())};
   }
   PagedKv layer(int32_t index) const {
     PagedKv one = kv;

@@ -135,8 +135,14 @@ Result<Comparison> AgainstOracle::compare_stateless(Model& model, const PromptVe
   return compare_all(found, expected);
 }
 
-// All prompts at once, token by token, and several copies of each, so that a device's kernels for few and for many rows
-// both run. Copies must agree bit for bit, whatever their number.
+// How many tokens of a prompt a copy of it decodes. One copy after the other ends in the prompt's second half, so that
+// a step has every number of rows, and a device's kernels for few and for many all run.
+size_t end_of_copy(size_t num_tokens, size_t copy, size_t num_copies) {
+  return num_tokens - num_tokens * copy / (2 * num_copies);
+}
+
+// All prompts at once, token by token, and several copies of each. Copies must agree bit for bit, whatever their
+// number.
 Result<Comparison> AgainstOracle::compare_decoded_together(Model& model, const std::vector<Rows>& expected) const {
   const std::vector<PromptVectors>& prompts = input_.vectors.prompts;
   const size_t copies = num_copies(input_.vectors);
@@ -153,7 +159,7 @@ Result<Comparison> AgainstOracle::compare_decoded_together(Model& model, const s
     std::vector<size_t> prompt_of;
     for (size_t i = 0; i < sessions.size(); ++i) {
       const std::vector<int32_t>& ids = prompts[i % prompts.size()].ids;
-      if (position < ids.size()) {
+      if (position < end_of_copy(ids.size(), i / prompts.size(), copies)) {
         requests.push_back({&sessions[i], std::span(ids).subspan(position, 1), {&kHeadRow, 1}, true});
         prompt_of.push_back(i % prompts.size());
       }

@@ -21,12 +21,24 @@ inline constexpr std::array<std::string_view, 2> kRoundedKv = {"attention_bf16",
 inline constexpr std::array<std::string_view, 4> kUnroundedAndStateless = {"attention_f32", "kv_write_f32",
                                                                            "stateless_attention", "sample"};
 // Nor does Phase 2 draw, decode several sequences together or evaluate prompts step by step.
-inline constexpr std::array<std::string_view, 14> kNotInPhase2 = {
-    "attention_f32",       "kv_write_f32",        "sample",
-    "attention_generated", "query_key_value",  // several sequences, prompts: one that decodes has both in one kernel
-    "matmul_cluster_bf16", "matmul_cluster_q8_0", "matmul_cluster_affine4_gs32",
-    "matmul_many_bf16",    "matmul_many_q8_0",    "matmul_many_affine4_gs32",
-    "swiglu_partials",     "sum_partials",        "attention_prompt"};
+inline constexpr std::array<std::string_view, 17> kNotInPhase2 = {
+    "attention_f32",
+    "kv_write_f32",
+    "sample",
+    "attention_generated",
+    "query_key_value",  // several sequences, prompts: one that decodes has both in one kernel
+    "matmul_stream_wide_bf16",
+    "matmul_stream_wide_q8_0",
+    "matmul_stream_wide_affine4_gs32",
+    "matmul_cluster_bf16",
+    "matmul_cluster_q8_0",
+    "matmul_cluster_affine4_gs32",
+    "matmul_many_bf16",
+    "matmul_many_q8_0",
+    "matmul_many_affine4_gs32",
+    "swiglu_partials",
+    "sum_partials",
+    "attention_prompt"};
 
 // Whether an artifact of `scheme` can reach a class of this name: a class that reads weights of a quantised scheme is
 // named after it ("matmul_q8_0"), and artifacts of other schemes hold no such weights. All hold BF16 (the head).

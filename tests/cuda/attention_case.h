@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 #include <span>
@@ -16,7 +17,7 @@ namespace kipp::cuda {
 inline constexpr uint16_t kNanBits = 0x7FFF;  // in bf16 and in FP16
 inline constexpr int32_t kTokenElements = kNumKvHeads * kHeadDim;
 
-// Keys and values of one sequence, [position][kv_head][kHeadDim].
+// Keys and values of one sequence in bf16, [position][kv_head][kHeadDim].
 struct TestSequence {
   uint64_t seed;
   int32_t length;
@@ -47,7 +48,7 @@ class TestPool {
   TestPool(std::span<const TestSequence> sequences, uint64_t placement)
       : TestPool(sequences, order_of(sequences, placement)) {}
 
-  PagedKv kv() const { return {pool_.get() + kGap, kBlockStride, tables_.get(), table_stride_}; }
+  PagedKv kv() const { return {pool_.get() + kGap, kBlockStride, tables_.get(), table_stride_, num_blocks_}; }
   // All of the memory, and where in it what kv() calls block b begins.
   std::vector<uint16_t> read() const { return pool_.read(); }
   static int64_t offset_of(int64_t block) { return kGap + block * kBlockStride; }
@@ -59,6 +60,7 @@ class TestPool {
   static constexpr int64_t kGap = 64;  // before, between and after blocks
   static constexpr int64_t kBlockStride = 2 * kKvValuesOffset + kGap;
 
+  static uint16_t fp16_of(uint16_t bf16) { return std::bit_cast<uint16_t>(static_cast<_Float16>(bf16_to_f32(bf16))); }
   static int32_t blocks_of(const TestSequence& sequence) {
     return (sequence.length + kBlockPositions - 1) / kBlockPositions;
   }
@@ -76,6 +78,7 @@ class TestPool {
 
   TestPool(std::span<const TestSequence> sequences, const std::vector<int32_t>& order)
       : table_stride_(stride_of(sequences)),
+        num_blocks_(static_cast<int32_t>(order.size())),
         pool_(fill_pool(sequences, order)),
         tables_(fill_tables(sequences, order, table_stride_)) {}
 
@@ -97,8 +100,10 @@ class TestPool {
           const auto source = static_cast<ptrdiff_t>(p) * kTokenElements + head * kHeadDim;
           const auto target = static_cast<ptrdiff_t>(kGap + block * kBlockStride + head * kKvHeadElements +
                                                      p % kBlockPositions * kHeadDim);
-          std::copy_n(sequence.keys.begin() + source, kHeadDim, pool.begin() + target);
-          std::copy_n(sequence.values.begin() + source, kHeadDim, pool.begin() + target + kKvValuesOffset);
+          std::transform(sequence.keys.begin() + source, sequence.keys.begin() + source + kHeadDim,
+                         pool.begin() + target, fp16_of);
+          std::transform(sequence.values.begin() + source, sequence.values.begin() + source + kHeadDim,
+                         pool.begin() + target + kKvValuesOffset, fp16_of);
         }
       }
       used += static_cast<size_t>(blocks_of(sequence));
@@ -119,7 +124,7 @@ class TestPool {
     return tables;
   }
 
-  int32_t table_stride_;
+  int32_t table_stride_, num_blocks_;
   DeviceArray<uint16_t> pool_;
   DeviceArray<int32_t> tables_;
 };

@@ -88,7 +88,7 @@ class DeviceStep {
         angles_(static_cast<size_t>(step.num_rows() * kPairs)),
         q_(static_cast<size_t>(step.num_rows() * step.num_heads * kHeadDim)),
         high_(static_cast<size_t>(step.num_rows() * step.num_heads * kHeadDim)),
-        low_(high_.read().size()),
+        low_(static_cast<size_t>(step.num_rows() * step.num_heads * kHeadDim)),
         workspace_(std::vector<uint8_t>(
             attention_generated_workspace_bytes(step.num_rows(), step.num_heads, kMaxContext), 0)) {
     std::vector<float> frequencies;
@@ -123,7 +123,8 @@ class DeviceStep {
                                    .num_rows = step_.num_rows(),
                                    .num_query_heads = step_.num_heads,
                                    .max_context = kMaxContext,
-                                   .heads = makes_heads ? heads() : ProjectedHeads{}},
+                                   .heads = makes_heads ? heads() : ProjectedHeads{},
+                                   .new_kv = makes_heads ? const_cast<uint16_t*>(pool_.kv().pool) : nullptr},
                                   {}),
               cudaSuccess);
   }
@@ -200,7 +201,7 @@ TEST_F(CudaHeadsTest, QueriesKeysAndValuesMatchDoublePrecision) {
           const std::vector<double> expected = step.head(row, num_heads + head);
           const uint16_t* found = device.in_pool(pool, row, head % kNumKvHeads, head >= kNumKvHeads);
           for (size_t i = 0; i < expected.size(); ++i) {
-            ASSERT_NEAR(bf16_to_f32(found[i]), expected[i], 0x1p-8 * std::abs(expected[i]) + 2e-5)
+            ASSERT_NEAR(f16_to_f32(found[i]), expected[i], 0x1p-8 * std::abs(expected[i]) + 2e-5)
                 << "row " << row << ", kv head " << head << ", element " << i;
           }
         }

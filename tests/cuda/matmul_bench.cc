@@ -106,26 +106,44 @@ MatmulArgs args_for(const DeviceMatrix& matrix, const Input& x, const DeviceArra
           .swiglu = false};
 }
 
-void run(const char* name, int32_t rows, int32_t columns, bool prompts) {
+void run(const char* name, int32_t rows, int32_t columns) {
   for (const WeightType type : {WeightType::kBf16, WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
-    if (prompts && type != WeightType::kBf16) continue;
     const Weights weights(type, rows, columns);
     const auto count = static_cast<int32_t>(weights.copies.size());
     const Input x(columns);
-    const DeviceArray<float> out(static_cast<size_t>(int64_t{rows} * (prompts ? Input::kMost : 64 * kNumSlices)));
-    for (const int32_t num_rows : prompts ? std::vector{64, 256, 512, 1024, 2048} : std::vector{1, 2, 8, 16, 32, 64}) {
+    const DeviceArray<float> out(static_cast<size_t>(int64_t{rows} * 64 * kNumSlices));
+    for (const int32_t num_rows : {1, 2, 8, 16, 32, 64}) {
       const auto call = [&](int32_t i, const LaunchContext& context) {
         const DeviceMatrix& matrix = weights.copies[static_cast<size_t>(i % count)];
         const MatmulArgs args = args_for(matrix, x, out, num_rows);
-        if (!prompts) return generated_matmul(args, plan_generated_matmul(matrix, num_rows, kSms), context);
-        CUtensorMap map;
-        make_activation_map(map, x.get(), Input::kMost, matrix.padded_columns);
-        return prompt_matmul_wgmma(args, map, kSms, context);
+        return generated_matmul(args, plan_generated_matmul(matrix, num_rows, kSms), context);
       };
       const float us = time_us(4 * count, call);
-      const double flops = 2.0 * rows * columns * num_rows;
-      std::printf("%-10s type %d %5d rows: %8.2f us %7.0f GB/s %6.1f TFLOP/s\n", name, static_cast<int>(type), num_rows,
-                  us, bytes_of(weights.copies.front()) / us * 1e-3, flops / us * 1e-6);
+      std::printf("%-10s type %d %5d rows: %8.2f us %7.0f GB/s\n", name, static_cast<int>(type), num_rows, us,
+                  bytes_of(weights.copies.front()) / us * 1e-3);
+    }
+  }
+}
+
+// Every width of a tile of tokens, the planned one marked. gates: gate and up, whose activation leaves instead of them.
+void run_prompts(const char* name, int32_t rows, int32_t columns, bool gates = false) {
+  const Weights weights(WeightType::kBf16, rows, columns);
+  const auto count = static_cast<int32_t>(weights.copies.size());
+  const Input x(columns);
+  const DeviceArray<float> out(static_cast<size_t>(int64_t{rows} * Input::kMost));
+  for (const int32_t num_rows : {64, 256, 512, 1024, 2048}) {
+    MatmulArgs args = args_for(weights.copies.front(), x, out, num_rows);
+    if (gates) {
+      args.swiglu = true;
+      args.to = {.high = reinterpret_cast<__half*>(out.get()), .stride = rows / 2, .width = rows / 2};
+    }
+    for (const int32_t tokens : kPromptTileTokens) {
+      const float us = time_us(4 * count, [&](int32_t i, const LaunchContext& context) {
+        args.matrix = weights.copies[static_cast<size_t>(i % count)];
+        return prompt_matmul_wgmma(args, tokens, kSms, context);
+      });
+      std::printf("%-12s %5d rows, tiles of %3d%c %8.2f us %6.1f TFLOP/s\n", name, num_rows, tokens,
+                  tokens == plan_prompt_matmul(args, kSms) ? '*' : ':', us, 2e-6 * rows * columns * num_rows / us);
     }
   }
 }
@@ -277,11 +295,12 @@ void run_layers(std::initializer_list<int32_t> rows, std::initializer_list<Varia
 }  // namespace
 }  // namespace kipp::cuda
 
-// layer: only the products of a layer, one kernel beside the other; streams, shapes: cuts of the
-// streaming kernel, shapes of the cluster kernel.
+// layer: only the products of a layer, one kernel beside the other; streams, shapes: cuts of the streaming kernel,
+// shapes of the cluster kernel; prompts: only products of prompt rows.
 int main(int count, char** arguments) {
   using kipp::WeightType;
   using kipp::cuda::run;
+  using kipp::cuda::run_prompts;
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 12);  // what is printed is seen even if the rest is not
   const char* what = count > 1 ? arguments[1] : "";
   if (std::strcmp(what, "layer") == 0) {
@@ -304,17 +323,25 @@ int main(int count, char** arguments) {
     }
     return 0;
   }
-  kipp::cuda::run_layers({1, 2, 4, 8, 16, 32, 64}, {{.name = ""}});
-  for (const bool prompts : {false, true}) {
-    run("4B qkv", 6144, 2560, prompts);
-    run("4B out", 2560, 4096, prompts);
-    run("4B gateup", 19456, 2560, prompts);
-    run("4B down", 2560, 9728, prompts);
-    run("0.6B qkv", 4096, 1024, prompts);
-    run("0.6B out", 1024, 2048, prompts);
-    run("0.6B gateup", 6144, 1024, prompts);
-    run("0.6B down", 1024, 3072, prompts);
-    if (!prompts) run("4B head", 151936, 2560, prompts);
+  if (std::strcmp(what, "prompts") != 0) {
+    kipp::cuda::run_layers({1, 2, 4, 8, 16, 32, 64}, {{.name = ""}});
+    run("4B qkv", 6144, 2560);
+    run("4B out", 2560, 4096);
+    run("4B gateup", 19456, 2560);
+    run("4B down", 2560, 9728);
+    run("0.6B qkv", 4096, 1024);
+    run("0.6B out", 1024, 2048);
+    run("0.6B gateup", 6144, 1024);
+    run("0.6B down", 1024, 3072);
+    run("4B head", 151936, 2560);
   }
+  run_prompts("4B qkv", 6144, 2560);
+  run_prompts("4B out", 2560, 4096);
+  run_prompts("4B gateup", 19456, 2560, true);
+  run_prompts("4B down", 2560, 9728);
+  run_prompts("0.6B qkv", 4096, 1024);
+  run_prompts("0.6B out", 1024, 2048);
+  run_prompts("0.6B gateup", 6144, 1024, true);
+  run_prompts("0.6B down", 1024, 3072);
   return 0;
 }

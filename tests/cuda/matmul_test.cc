@@ -118,7 +118,7 @@ class CudaMatmulTest : public CudaTest {
   }
 
   std::vector<float> prompt(const PackedMatrix& packed, const SplitActivations& x, int32_t num_rows, int32_t num_sms,
-                            bool portable) {
+                            bool portable, int32_t tile_tokens = 0) {
     const int32_t width = packed.matrix.rows;
     DeviceMatrix matrix = packed.matrix;
     const DeviceArray<std::byte> dequantized(
@@ -128,22 +128,35 @@ class CudaMatmulTest : public CudaTest {
       matrix.type = WeightType::kBf16;
       matrix.tiles = dequantized.get();
     }
-    const DeviceArray<float> out(std::vector<float>(static_cast<size_t>(int64_t{num_rows} * width), poison()));
+    const int32_t stride = width + 4;
+    const DeviceArray<float> out(std::vector<float>(static_cast<size_t>(int64_t{num_rows + 1} * stride), poison()));
     const MatmulArgs args{.matrix = matrix,
                           .x = x.view(),
-                          .to = {.out = out.get(), .stride = width, .width = width},
+                          .to = {.out = out.get(), .stride = stride, .width = width},
                           .out_scale = 1.0F / matrix.fp16_scale,
                           .num_rows = num_rows,
                           .swiglu = false};
     if (portable) {
       EXPECT_EQ(prompt_matmul_portable(args, {}), cudaSuccess);
     } else {
-      CUtensorMap map;
-      EXPECT_EQ(make_activation_map(map, x.view().high, static_cast<int32_t>(padded(num_rows, 64)), x.stride),
-                CUDA_SUCCESS);
-      EXPECT_EQ(prompt_matmul_wgmma(args, map, num_sms, {}), cudaSuccess);
+      const int32_t tokens = tile_tokens > 0 ? tile_tokens : plan_prompt_matmul(args, num_sms);
+      EXPECT_EQ(prompt_matmul_wgmma(args, tokens, num_sms, {}), cudaSuccess);
     }
-    return out.read();
+    return without_margin(out.read(), num_rows, width, stride);
+  }
+
+  // [num_rows][width] of [num_rows + 1][stride], the rest of which nothing may have written.
+  static std::vector<float> without_margin(const std::vector<float>& found, int32_t num_rows, int32_t width,
+                                           int32_t stride) {
+    std::vector<float> rows;
+    for (int64_t i = 0; i < std::ssize(found); ++i) {
+      if (i / stride < num_rows && i % stride < width) {
+        rows.push_back(found[static_cast<size_t>(i)]);
+      } else {
+        EXPECT_TRUE(is_poison(found[static_cast<size_t>(i)])) << "row " << i / stride << ", column " << i % stride;
+      }
+    }
+    return rows;
   }
 
   // Of a weight row: the product with x, and the sum of its terms' magnitudes.
@@ -192,6 +205,29 @@ TEST_F(CudaMatmulTest, GeneratedRowsMatchDoublePrecision) {
         if (HasFatalFailure()) return;
       }
     }
+  }
+}
+
+// For compute-sanitizer's slow tools: the least work in which every kernel of products runs.
+TEST_F(CudaMatmulTest, OneSmallShapeOfEveryKernel) {
+  Draw draw(10);
+  constexpr int32_t kColumns = 256;
+  for (const WeightType type : kTypes) {
+    const PackedMatrix packed(draw, type, 48, kColumns);
+    for (const int32_t num_rows : {1, 5, 9, 20, 40}) {
+      const std::vector<float> x = draw.floats(static_cast<size_t>(num_rows * kColumns), 2.0F);
+      const SplitActivations split(x, num_rows, kColumns);
+      check(packed, x, generated(packed, split, num_rows), num_rows, kGeneratedBound);
+      check(packed, x, generated(packed, split, num_rows, {.num_partials = kNumSlices, .row_tiles = 1}), num_rows,
+            kGeneratedBound);
+      if (type != WeightType::kBf16 || HasFatalFailure()) continue;
+      check(packed, x, prompt(packed, split, num_rows, kSms, true), num_rows, kPromptBound);
+      if (major_ != 9) continue;
+      for (const int32_t tokens : kPromptTileTokens) {
+        check(packed, x, prompt(packed, split, num_rows, kSms, false, tokens), num_rows, kPromptBound);
+      }
+    }
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -349,7 +385,7 @@ TEST_F(CudaMatmulTest, GatedRowsMatchDoublePrecision) {
 TEST_F(CudaMatmulTest, PromptRowsMatchDoublePrecision) {
   Draw draw(3);
   for (const WeightType type : kTypes) {
-    for (const auto& [rows, columns] : {std::pair{5, 32}, {130, 192}, {256, 2560}}) {
+    for (const auto& [rows, columns] : {std::pair{4, 32}, {132, 192}, {256, 2560}}) {
       // Scales of drawn quantised matrices span all of FP16's range: only long rows surely hold a large one.
       if (type != WeightType::kBf16 && columns < 2560) continue;
       const PackedMatrix packed(draw, type, rows, columns);
@@ -364,21 +400,88 @@ TEST_F(CudaMatmulTest, PromptRowsMatchDoublePrecision) {
   }
 }
 
-// Different numbers of multiprocessors lead to different widths of a tile of tokens: none may change a bit.
+// Every width of a tile of tokens, more clusters than tiles and so few that each has many, weight rows that leave a
+// cluster's second block without any, and more tokens than one band.
 TEST_F(CudaMatmulTest, APromptRowDoesNotDependOnItsMatesNorOnTheTiles) {
   if (major_ != 9) GTEST_SKIP() << "wgmma needs compute capability 9.0";
   Draw draw(4);
-  for (const auto& [rows, columns] : {std::pair{300, 512}, {1000, 2560}}) {
+  for (const auto& [rows, columns] : {std::pair{300, 512}, {1000, 2560}, {100, 256}}) {
     const PackedMatrix packed(draw, WeightType::kBf16, rows, columns);
-    constexpr int32_t kMost = 800;
+    constexpr int32_t kMost = 2500;
     const std::vector<float> x = draw.floats(static_cast<size_t>(kMost * columns), 2.0F);
     const std::vector<float> all = prompt(packed, SplitActivations(x, kMost, columns), kMost, kSms, false);
-    for (const int32_t num_rows : {1, 7, 64, 65, 128, 160, 192, 255, 256, 400, 640, 799}) {
-      for (const int32_t num_sms : {1, 5, 11, 40, kSms}) {
-        const std::vector<float> some =
-            prompt(packed, SplitActivations(x, num_rows, columns), num_rows, num_sms, false);
-        for (size_t i = 0; i < some.size(); ++i) {
-          ASSERT_EQ(some[i], all[i]) << num_rows << " rows, " << num_sms << " multiprocessors, element " << i;
+    check(packed, x, all, 3, kPromptBound);
+    for (const int32_t num_rows : {1, 7, 64, 65, 160, 255, 256, 400, 799, kMost}) {
+      const SplitActivations split(x, num_rows, columns);
+      for (const int32_t tokens : kPromptTileTokens) {
+        for (const int32_t num_sms : {1, 5, kSms}) {
+          const std::vector<float> some = prompt(packed, split, num_rows, num_sms, false, tokens);
+          ASSERT_EQ(std::memcmp(some.data(), all.data(), some.size() * sizeof(float)), 0)
+              << rows << " × " << columns << ", " << num_rows << " rows, tiles of " << tokens << " tokens, " << num_sms
+              << " multiprocessors";
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaMatmulTest, RefusesAnOutputThatTheCopyEngineWouldWriteBeyond) {
+  if (major_ != 9) GTEST_SKIP() << "wgmma needs compute capability 9.0";
+  Draw draw(9);
+  const PackedMatrix packed(draw, WeightType::kBf16, 128, 64);
+  const SplitActivations split(draw.floats(64, 1.0F), 1, 64);
+  const DeviceArray<float> out(256);
+  MatmulArgs args{.matrix = packed.matrix,
+                  .x = split.view(),
+                  .to = {.out = out.get(), .stride = 128, .width = 126},
+                  .out_scale = 1.0F,
+                  .num_rows = 1,
+                  .swiglu = false};
+  EXPECT_EQ(prompt_matmul_wgmma(args, 64, kSms, {}), cudaErrorInvalidValue);
+  args.to = {.out = out.get(), .stride = 126, .width = 124};
+  EXPECT_EQ(prompt_matmul_wgmma(args, 64, kSms, {}), cudaErrorInvalidValue);
+  args.to = {.out = out.get(), .stride = 128, .width = 128, .accumulate = true};
+  EXPECT_EQ(prompt_matmul_wgmma(args, 64, kSms, {}), cudaErrorInvalidValue);
+  args.to.accumulate = false;
+  EXPECT_EQ(prompt_matmul_wgmma(args, 96, kSms, {}), cudaErrorInvalidValue);
+}
+
+// The activation that leaves instead of gate and up is that of the sums, rounded to FP16.
+TEST_F(CudaMatmulTest, PromptRowsAreGatedAsTheirSumsAre) {
+  if (major_ != 9) GTEST_SKIP() << "wgmma needs compute capability 9.0";
+  Draw draw(8);
+  for (const auto& [rows, columns] : {std::pair{208, 512}, {1040, 256}}) {
+    const PackedMatrix packed(draw, WeightType::kBf16, rows, columns);
+    const int32_t width = rows / 2;
+    const int32_t stride = width + 8;
+    for (const int32_t num_rows : {1, 33, 300}) {
+      const std::vector<float> x = draw.floats(static_cast<size_t>(num_rows * columns), 0.25F);
+      const SplitActivations split(x, num_rows, columns);
+      const std::vector<float> sums = prompt(packed, split, num_rows, kSms, false);
+      for (const int32_t tokens : kPromptTileTokens) {
+        constexpr uint16_t kPoison = 0x7EAD;
+        const DeviceArray<uint16_t> out(std::vector<uint16_t>(static_cast<size_t>((num_rows + 1) * stride), kPoison));
+        MatmulArgs args{.matrix = packed.matrix,
+                        .x = split.view(),
+                        .to = {.high = reinterpret_cast<__half*>(out.get()), .stride = stride, .width = width},
+                        .out_scale = 1.0F / packed.matrix.fp16_scale,
+                        .num_rows = num_rows,
+                        .swiglu = true};
+        ASSERT_EQ(prompt_matmul_wgmma(args, tokens, kSms, {}), cudaSuccess);
+        const std::vector<uint16_t> found = out.read();
+        for (int32_t i = 0; i < (num_rows + 1) * stride; ++i) {
+          const int32_t at = i % stride;
+          if (i / stride >= num_rows || at >= width) {
+            ASSERT_EQ(found[static_cast<size_t>(i)], kPoison) << "element " << i;
+            continue;
+          }
+          const auto first = static_cast<size_t>(i / stride * rows + at / 8 * 16 + at % 8);
+          const float gate = sums[first];
+          const auto expected =
+              static_cast<double>(gate) / (1.0 + std::exp(-static_cast<double>(gate))) * sums[first + 8] * kSwigluScale;
+          if (std::abs(expected) > 0.99 * 65504.0) continue;  // infinite, as scales.h says
+          ASSERT_NEAR(half_value(found[static_cast<size_t>(i)]), expected, 0x1p-10 * std::abs(expected) + 0x1p-24)
+              << num_rows << " rows, tiles of " << tokens << " tokens, element " << i;
         }
       }
     }

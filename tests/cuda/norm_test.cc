@@ -195,8 +195,13 @@ TEST_F(CudaFusedProductTest, AProductsOwnNormHasTheBitsOfTheNormsKernel) {
         const DeviceArray<float> residual(stream.residual);
         const DeviceArray<uint16_t> weight(stream.weight);
         const NormedRows norm{residual.get(), weight.get(), hidden, kEpsilon, kScale};
-        ASSERT_EQ(product(packed, plan, num_rows, {}, norm, nullptr), product(packed, plan, num_rows, x, {}, nullptr))
-            << "type " << static_cast<int>(type) << ", hidden " << hidden << ", " << num_rows << " rows";
+        const std::vector<float> expected = product(packed, plan, num_rows, x, {}, nullptr);
+        for (const int32_t num_blocks : {plan.stream.num_blocks, 1, 3}) {  // with many tiles of rows each
+          const GeneratedPlan cut{.stream = {num_blocks, plan.stream.stages}};
+          ASSERT_EQ(product(packed, cut, num_rows, {}, norm, nullptr), expected)
+              << "type " << static_cast<int>(type) << ", hidden " << hidden << ", " << num_rows << " rows, "
+              << num_blocks << " blocks";
+        }
       }
     }
   }

@@ -37,7 +37,7 @@ class Pass {
 
  private:
   std::vector<RowGroup> groups() const;
-  bool all_are_heads(const RowGroup& group) const;
+  bool all_are_heads(bool generated) const;
   void attention_input(const RowGroup& group, int32_t layer, const Sums& delta);
   ProjectedHeads projected_heads(const RowGroup& group, int32_t layer, const Sums& projected) const;
   void attention(const RowGroup& group, int32_t layer);
@@ -50,9 +50,11 @@ class Pass {
   Workspace& w_;
   const StepShape& shape_;
   const StepTables& tables_;
-  bool attention_makes_heads_;  // q, and the new K and V: possible if no row attends to another's
-  Sums projected_;              // then: what it makes them of
-  NormedRows norm_of_head_;     // of generated rows; without residual: they are normalised
+  // q, and the new K and V. Possible if no row attends to another's: validate_batch() gives a sequence one span, which
+  // has one row where rows are as many as sequences.
+  bool attention_makes_heads_;
+  Sums projected_;           // then: what it makes them of
+  NormedRows norm_of_head_;  // of generated rows; without residual: they are normalised
   KernelSequence kernels_;
 };
 
@@ -126,7 +128,8 @@ void Pass::attention(const RowGroup& group, int32_t layer) {
   const PagedKv kv{.pool = c_.kv_pool + layer * c_.kv_layer_stride,
                    .block_stride = kKvBlockElements,
                    .block_tables = tables_.block_tables,
-                   .table_stride = shape_.max_blocks};
+                   .table_stride = shape_.max_blocks,
+                   .num_blocks = static_cast<int32_t>(c_.kv_layer_stride / kKvBlockElements)};
   const int64_t row = group.first_row;
   const Activations out = w_.attended.from_row(group.first_row);
   if (group.generated) {
@@ -146,7 +149,8 @@ void Pass::attention(const RowGroup& group, int32_t layer) {
            .num_rows = group.num_rows,
            .num_query_heads = dims_.num_query_heads,
            .max_context = shape_.max_blocks * kBlockPositions,
-           .heads = attention_makes_heads_ ? projected_heads(group, layer, projected_) : ProjectedHeads{}},
+           .heads = attention_makes_heads_ ? projected_heads(group, layer, projected_) : ProjectedHeads{},
+           .new_kv = attention_makes_heads_ ? c_.kv_pool + layer * c_.kv_layer_stride : nullptr},
           launch);
     });
     return;
@@ -175,17 +179,19 @@ void Pass::rest_of_layer(const RowGroup& group, int32_t layer_index) {
   }
 }
 
-bool Pass::all_are_heads(const RowGroup& group) const {
-  return group.num_heads == (group.generated ? shape_.num_generated : shape_.num_prompt);
+// Whether all rows of a class are.
+bool Pass::all_are_heads(bool generated) const {
+  return generated ? shape_.num_generated_heads == shape_.num_generated : shape_.num_prompt_heads == shape_.num_prompt;
 }
 
 // From the residual stream, which takes `delta` in first, to what the head reads where all rows of the class are head
-// rows; the head's kernel may do that itself, if the group is all of the class.
+// rows; the head's kernel may do that itself, if the group is all of the class. Others have head_norm().
 void Pass::head_input(const RowGroup& group, const Sums& delta) {
   const DeviceNorm& norm = c_.weights.output_norm;
-  if (group.generated && all_are_heads(group) && group.num_rows == shape_.num_generated) {
+  const bool all = all_are_heads(group.generated);
+  if (group.generated && all && group.num_rows == shape_.num_generated) {
     norm_of_head_ = kernels_.norm_for(group, c_.weights.head, norm, delta).norm;
-  } else {
+  } else if (all || delta.first != nullptr) {
     kernels_.norm(group, norm, delta);
   }
 }
@@ -193,7 +199,7 @@ void Pass::head_input(const RowGroup& group, const Sums& delta) {
 // Only rows that need logits pay for the head.
 void Pass::head(const RowGroup& group) {
   if (group.num_heads == 0) return;
-  const bool all = all_are_heads(group);
+  const bool all = all_are_heads(group.generated);
   if (!all) kernels_.head_norm(group, tables_.head_rows + group.first_head);
   const TermBuffer& buffer = all ? w_.normed : w_.head_normed;
   const int32_t first_of_all = group.generated ? 0 : group.first_row;

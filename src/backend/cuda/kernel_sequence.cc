@@ -17,8 +17,13 @@ KernelClass of_type(KernelClass bf16, WeightType type) {
   return static_cast<KernelClass>(static_cast<uint8_t>(bf16) + static_cast<uint8_t>(type));
 }
 
-KernelClass class_of(const GeneratedPlan& plan, WeightType type) {
-  if (plan.stream.num_blocks > 0) return of_type(KernelClass::kMatmulStreamBf16, type);
+KernelClass class_of(const GeneratedPlan& plan, const MatmulArgs& args) {
+  const WeightType type = args.matrix.type;
+  if (plan.stream.num_blocks > 0) {
+    if (args.norm.residual != nullptr) return of_type(KernelClass::kMatmulStreamNormedBf16, type);
+    return of_type(
+        args.num_rows <= kMostPairedRows ? KernelClass::kMatmulStreamBf16 : KernelClass::kMatmulStreamWideBf16, type);
+  }
   if (plan.cluster.num_clusters > 0) return of_type(KernelClass::kMatmulClusterBf16, type);
   return of_type(plan.row_tiles > 0 ? KernelClass::kMatmulManyBf16 : KernelClass::kMatmulFewBf16, type);
 }
@@ -84,7 +89,7 @@ Sums KernelSequence::multiply(const RowGroup& group, const DeviceMatrix& matrix,
              .stride = matrix.rows,
              .width = matrix.rows};
   if (group.generated) return multiply_generated(args);
-  multiply_prompt(args, x.buffer);
+  multiply_prompt(args);
   return {context_.workspace.projected, 0, 1};
 }
 
@@ -102,12 +107,11 @@ Sums KernelSequence::add_product(const RowGroup& group, const DeviceMatrix& matr
 
 Sums KernelSequence::multiply_generated(const MatmulArgs& args) {
   const GeneratedPlan plan = plan_generated_matmul(args.matrix, args.num_rows, context_.device.num_sms);
-  start(class_of(plan, args.matrix.type),
-        [&](const LaunchContext& launch) { return generated_matmul(args, plan, launch); });
+  start(class_of(plan, args), [&](const LaunchContext& launch) { return generated_matmul(args, plan, launch); });
   return {args.to.out, args.to.partial_stride, plan.num_partials};
 }
 
-void KernelSequence::multiply_prompt(MatmulArgs args, const TermBuffer& x) {
+void KernelSequence::multiply_prompt(MatmulArgs args) {
   if (args.matrix.type != WeightType::kBf16) {
     const DeviceMatrix quantized = args.matrix;
     start(quantized.type == WeightType::kQ8_0 ? KernelClass::kDequantizeQ8 : KernelClass::kDequantizeAffine4,
@@ -119,8 +123,9 @@ void KernelSequence::multiply_prompt(MatmulArgs args, const TermBuffer& x) {
     args.matrix.scales = nullptr;
   }
   start(KernelClass::kMatmulPrompt, [&](const LaunchContext& launch) {
-    return context_.device.has_wgmma() ? prompt_matmul_wgmma(args, x.map, context_.device.num_sms, launch)
-                                       : prompt_matmul_portable(args, launch);
+    if (!context_.device.has_wgmma()) return prompt_matmul_portable(args, launch);
+    const int32_t num_sms = context_.device.num_sms;
+    return prompt_matmul_wgmma(args, plan_prompt_matmul(args, num_sms), num_sms, launch);
   });
 }
 
@@ -134,7 +139,7 @@ void KernelSequence::gate_and_up(const RowGroup& group, const DeviceMatrix& matr
              .stride = out.stride,
              .width = context_.dims.ffn};
   if (!group.generated) {
-    multiply_prompt(args, x.buffer);
+    multiply_prompt(args);
     return;
   }
   if (!leaves_partials(group, matrix)) {
@@ -183,7 +188,7 @@ void KernelSequence::multiply_head(const RowGroup& group, const Input& x, float*
   const int64_t count = int64_t{group.num_rows} * vocab;
   args.to = {.out = logits, .partial_stride = count, .stride = vocab, .width = vocab};
   if (!group.generated) {
-    multiply_prompt(args, x.buffer);
+    multiply_prompt(args);
     return;
   }
   const bool partials = leaves_partials(group, args.matrix);
@@ -207,10 +212,16 @@ Result<void> KernelSequence::finish() const {
 bool is_possible(KernelClass kernel, const Device& device, QuantScheme scheme) {
   switch (kernel) {
     case KernelClass::kCount: return false;
-    case KernelClass::kMatmulStreamBf16: return device.major >= 9;
+    case KernelClass::kMatmulStreamBf16:
+    case KernelClass::kMatmulStreamNormedBf16:
+    case KernelClass::kMatmulStreamWideBf16: return device.major >= 9;
     case KernelClass::kMatmulFewBf16: return device.major < 9;
-    case KernelClass::kMatmulStreamQ8: return device.major >= 9 && scheme == QuantScheme::kQ8_0;
-    case KernelClass::kMatmulStreamAffine4: return device.major >= 9 && scheme == QuantScheme::kAffine4Gs32;
+    case KernelClass::kMatmulStreamQ8:
+    case KernelClass::kMatmulStreamNormedQ8:
+    case KernelClass::kMatmulStreamWideQ8: return device.major >= 9 && scheme == QuantScheme::kQ8_0;
+    case KernelClass::kMatmulStreamAffine4:
+    case KernelClass::kMatmulStreamNormedAffine4:
+    case KernelClass::kMatmulStreamWideAffine4: return device.major >= 9 && scheme == QuantScheme::kAffine4Gs32;
     case KernelClass::kMatmulFewQ8: return device.major < 9 && scheme == QuantScheme::kQ8_0;
     case KernelClass::kMatmulFewAffine4: return device.major < 9 && scheme == QuantScheme::kAffine4Gs32;
     case KernelClass::kMatmulClusterBf16: return device.has_wgmma();
@@ -234,6 +245,12 @@ const char* kernel_name(KernelClass kernel) {
                                  "matmul_stream_bf16",
                                  "matmul_stream_q8_0",
                                  "matmul_stream_affine4_gs32",
+                                 "matmul_stream_normed_bf16",
+                                 "matmul_stream_normed_q8_0",
+                                 "matmul_stream_normed_affine4_gs32",
+                                 "matmul_stream_wide_bf16",
+                                 "matmul_stream_wide_q8_0",
+                                 "matmul_stream_wide_affine4_gs32",
                                  "matmul_few_bf16",
                                  "matmul_few_q8_0",
                                  "matmul_few_affine4_gs32",

@@ -22,6 +22,12 @@ enum class KernelClass : uint8_t {
   kMatmulStreamBf16,
   kMatmulStreamQ8,
   kMatmulStreamAffine4,
+  kMatmulStreamNormedBf16,
+  kMatmulStreamNormedQ8,
+  kMatmulStreamNormedAffine4,
+  kMatmulStreamWideBf16,
+  kMatmulStreamWideQ8,
+  kMatmulStreamWideAffine4,
   kMatmulFewBf16,
   kMatmulFewQ8,
   kMatmulFewAffine4,
@@ -56,7 +62,7 @@ struct PassContext {
   const Device& device;
   const DeviceWeights& weights;
   Workspace& workspace;
-  uint16_t* kv_pool;         // [layer][block][k|v][kv_head][32][head_dim] bf16
+  uint16_t* kv_pool;         // [layer][block][k|v][kv_head][32][head_dim] FP16
   int64_t kv_layer_stride;   // elements
   const float* frequencies;  // [head_dim / 2] of the rotary embedding
   const int32_t* sampled;    // ids by head row of the step before
@@ -122,7 +128,7 @@ class KernelSequence {
  private:
   MatmulArgs product(const RowGroup& group, const DeviceMatrix& matrix, const Input& x) const;
   Sums multiply_generated(const MatmulArgs& args);
-  void multiply_prompt(MatmulArgs args, const TermBuffer& x);
+  void multiply_prompt(MatmulArgs args);
   GeneratedPlan plan(const RowGroup& group, const DeviceMatrix& matrix) const;
   bool leaves_partials(const RowGroup& group, const DeviceMatrix& matrix) const;
 

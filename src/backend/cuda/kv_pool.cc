@@ -1,14 +1,26 @@
 // See kv_pool.h. A block is one piece of every layer.
 #include "backend/cuda/kv_pool.h"
 
+#include <cuda_fp16.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "backend/validate_batch.h"
+#include "base/bf16.h"
 
 namespace kipp::cuda {
 namespace {
 
 constexpr size_t kPieceBytes = static_cast<size_t>(kKvBlockElements) * sizeof(uint16_t);
+
+uint16_t fp16_of(uint16_t bf16) {
+  return __half_as_ushort(__float2half_rn(bf16_to_f32(bf16)));
+}
+uint16_t bf16_of(uint16_t fp16) {
+  return f32_to_bf16(__half2float(__ushort_as_half(fp16)));
+}
 
 }  // namespace
 
@@ -46,7 +58,9 @@ Result<void> KvPool::read(int32_t index, KvBlock& out, cudaStream_t stream) cons
   KIPP_TRY(validate_block(index, num_blocks_));
   out.values.resize(static_cast<size_t>(num_layers_) * static_cast<size_t>(kKvBlockElements));
   KIPP_TRY(copy_layers(out.values.data(), kKvBlockElements, block(index), layer_stride(), stream));
-  return check(cudaStreamSynchronize(stream), "reading a KV block");
+  KIPP_TRY(check(cudaStreamSynchronize(stream), "reading a KV block"));
+  std::ranges::transform(out.values, out.values.begin(), bf16_of);
+  return {};
 }
 
 Result<void> KvPool::write(int32_t index, const KvBlock& in, cudaStream_t stream) {
@@ -56,7 +70,9 @@ Result<void> KvPool::write(int32_t index, const KvBlock& in, cudaStream_t stream
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("writing a KV block: expected {} values, found {}", expected, in.values.size()));
   }
-  KIPP_TRY(copy_layers(block(index), layer_stride(), in.values.data(), kKvBlockElements, stream));
+  std::vector<uint16_t> values(in.values.size());
+  std::ranges::transform(in.values, values.begin(), fp16_of);
+  KIPP_TRY(copy_layers(block(index), layer_stride(), values.data(), kKvBlockElements, stream));
   return check(cudaStreamSynchronize(stream), "writing a KV block");
 }
 

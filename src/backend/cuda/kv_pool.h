@@ -1,4 +1,4 @@
-// The KV pool in device memory: [layer][block][k|v][kv_head][32][head_dim] bf16.
+// The KV pool in device memory: [layer][block][k|v][kv_head][32][head_dim] FP16, of what was rounded to bf16.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,9 @@ class KvPool {
   uint16_t* data() const { return reinterpret_cast<uint16_t*>(memory_.data()); }
   int64_t layer_stride() const { return num_blocks_ * kKvBlockElements; }  // elements
 
-  // In the order of the stream; read() waits for it. Errors: kInvalidArgument (a block, a size, unequal counts).
+  // In the order of the stream; read() waits for it. A KvBlock is bf16: to and from FP16 a number stays as it is from
+  // 2^-14 to 2^16; above it becomes infinite, below it keeps multiples of 2^-24. Errors: kInvalidArgument (a block, a
+  // size, unequal counts).
   Result<void> copy(std::span<const int32_t> from, std::span<const int32_t> to, cudaStream_t stream);
   Result<void> read(int32_t block, KvBlock& out, cudaStream_t stream) const;
   Result<void> write(int32_t block, const KvBlock& in, cudaStream_t stream);

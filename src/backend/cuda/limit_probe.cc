@@ -26,7 +26,6 @@ struct Parts {
   Stream stream;
   Event begin, end;
   DeviceMemory buffer, sink;
-  CUtensorMap map;  // of the activations, where the device has a use for it
   MachineFacts facts;
 };
 
@@ -90,8 +89,9 @@ cudaError_t CudaLimitProbe::multiply() const {
                         .num_rows = kSide,
                         .swiglu = false};
   const LaunchContext launch{.stream = parts_.stream.get()};
-  return parts_.device.has_wgmma() ? prompt_matmul_wgmma(args, parts_.map, parts_.device.num_sms, launch)
-                                   : prompt_matmul_portable(args, launch);
+  if (!parts_.device.has_wgmma()) return prompt_matmul_portable(args, launch);
+  const int32_t num_sms = parts_.device.num_sms;
+  return prompt_matmul_wgmma(args, plan_prompt_matmul(args, num_sms), num_sms, launch);
 }
 
 Result<LimitRates> CudaLimitProbe::measure() const {
@@ -177,16 +177,9 @@ Result<std::unique_ptr<LimitProbe>> create_cuda_probe(const BackendOptions& opti
   KIPP_ASSIGN(MachineFacts facts, facts_of(device, bytes));
   KIPP_CUDA_TRY(fill_numbers({buffer.data(), static_cast<int64_t>(bytes)}, {.stream = stream.get()}),
                 "measuring the device");
-  CUtensorMap map{};
-  if (device.has_wgmma()) {
-    const auto* activations = reinterpret_cast<const __half*>(buffer.data() + kMatrixBytes);
-    if (make_activation_map(map, activations, kSide, kSide) != CUDA_SUCCESS) {
-      return make_error(ErrorCode::kInternal, "cuda: measuring the device: no tensor map for its product");
-    }
-  }
   KIPP_TRY(stream.wait());
   return std::make_unique<CudaLimitProbe>(Parts{device, std::move(stream), std::move(begin), std::move(end),
-                                                std::move(buffer), std::move(sink), map, std::move(facts)});
+                                                std::move(buffer), std::move(sink), std::move(facts)});
 }
 
 }  // namespace kipp

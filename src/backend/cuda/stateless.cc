@@ -106,12 +106,14 @@ void StatelessPass::layer(const DeviceLayer& layer) {
   kernels_.norm(all_, layer.attention_norm, {});
   const Sums projected = kernels_.multiply(all_, layer.query_key_value, {w_.normed, 0, layer.attention_norm.scale});
   kernels_.start(KernelClass::kStatelessAttention, [&](const LaunchContext& launch) {
-    return split_heads({.projected = projected.first,
-                        .width = layer.query_key_value.rows,
-                        .query_norm = layer.query_norm,
-                        .key_norm = layer.key_norm,
-                        .epsilon = c_.dims.rms_norm_epsilon,
-                        .angles = w_.angles,
+    return split_heads({.heads = {.sums = projected.first,
+                                  .partial_stride = projected.partial_stride,
+                                  .num_partials = projected.num_partials,
+                                  .width = layer.query_key_value.rows,
+                                  .query_norm = layer.query_norm,
+                                  .key_norm = layer.key_norm,
+                                  .epsilon = c_.dims.rms_norm_epsilon,
+                                  .angles = w_.angles},
                         .q = w_.q,
                         .k = arrays_.k,
                         .v = arrays_.v,

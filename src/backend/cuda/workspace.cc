@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "backend/cuda/kernels/attention_generated.h"
+#include "backend/cuda/kernels/tensor_map.h"
 #include "backend/cuda/kernels/weight_tiles.h"
 #include "kv/block_pool.h"
 
@@ -78,18 +79,7 @@ Result<Workspace> make_workspace(const Dimensions& dimensions, QuantScheme schem
   KIPP_ASSIGN(workspace.memory, allocate_device(workspace_bytes(dimensions, scheme, limits), "the workspace"));
   Arena arena(workspace.memory.data());
   take(workspace, arena, dimensions, scheme, limits);
-  if (!device.has_wgmma()) {
-    return workspace;
-  }
-  const auto map = [](TermBuffer& buffer, int32_t rows) {
-    return make_activation_map(buffer.map, buffer.high, rows + kRounding, buffer.stride);
-  };
-  for (TermBuffer* buffer : {&workspace.normed, &workspace.attended, &workspace.activated}) {
-    if (map(*buffer, limits.max_tokens_per_step) != CUDA_SUCCESS) {
-      return make_error(ErrorCode::kUnsupported, "cuda: the driver makes no tensor maps: it is older than CUDA 12");
-    }
-  }
-  if (map(workspace.head_normed, limits.max_head_rows) != CUDA_SUCCESS) {
+  if (device.has_wgmma() && !has_tensor_maps()) {
     return make_error(ErrorCode::kUnsupported, "cuda: the driver makes no tensor maps: it is older than CUDA 12");
   }
   return workspace;

@@ -1,7 +1,6 @@
 // Device buffers that every step computes in.
 #pragma once
 
-#include <cuda.h>
 #include <cuda_fp16.h>
 
 #include <cstddef>
@@ -25,10 +24,9 @@ struct TermBuffer {
   __half* high = nullptr;  // [rows][stride]
   __half* low = nullptr;   // likewise
   int32_t stride = 0;
-  CUtensorMap map{};  // of high; only where the device has wgmma
 
   Activations from_row(int32_t row) const {
-    return {high + int64_t{row} * stride, low + int64_t{row} * stride, stride, row};
+    return {high + int64_t{row} * stride, low + int64_t{row} * stride, stride};
   }
 };
 

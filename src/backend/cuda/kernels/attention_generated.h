@@ -12,7 +12,7 @@ namespace kipp::cuda {
 
 // For every row r and query head h, with kv head h / group and all positions p <= positions[r]:
 //   s = kAttentionScale * sum_p softmax_p(q[r][h] . k[p] / sqrt(head_dim)) v[p],  high = fp16(s), low = fp16(s - high).
-// FP32 quality: q is split into three bf16 terms, the weights into two, and sums are FP32. A row's bits depend on its
+// FP32 quality: q and the weights are split into two FP16 terms each, and sums are FP32. A row's bits depend on its
 // q, its KV and its position alone. A row whose position is negative is left out: nothing of it is read or written.
 // Where `settled` is given, KV below position settled[r] of row r's sequence is fetched before the kernels that precede
 // this one have ended. It, `settled`, `positions`, `sequences` and the block tables must have been written before the
@@ -33,6 +33,7 @@ struct AttentionGeneratedArgs {
   int32_t num_rows, num_query_heads;  // 16, 32, 40 or 64 heads
   int32_t max_context;                // sizes the grid (of a graph, say), never the result
   ProjectedHeads heads = {};          // sums null: q is given
+  uint16_t* new_kv = nullptr;         // kv.pool, to write to; only with `heads`
 };
 
 // Bytes for launches of up to `max_rows` rows (their workspace_rows) and contexts of up to `max_context`. The workspace

@@ -3,7 +3,6 @@
 // (row g+8, the same columns).
 #pragma once
 
-#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
@@ -62,14 +61,6 @@ __device__ inline uint32_t transpose_matrix(uint32_t matrix) {
 }
 
 // c += a b, with a 16x16 (row-major), b 16x8.
-__device__ inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
-      "%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 __device__ inline void mma_fp16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
@@ -79,39 +70,22 @@ __device__ inline void mma_fp16(float (&c)[4], const uint32_t (&a)[4], uint32_t 
 }
 
 // Two values in one register, `first` in its lower half.
-__device__ inline uint32_t pack_bf16(float first, float second) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
-  return *reinterpret_cast<const uint32_t*>(&pair);
-}
-
 __device__ inline uint32_t pack_fp16(float first, float second) {
   const __half2 pair = __floats2half2_rn(first, second);
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
-// The halves of a bf16 pair, widened exactly.
-__device__ inline float lower_bf16(uint32_t pair) {
-  return __uint_as_float(pair << 16);
-}
-
-__device__ inline float upper_bf16(uint32_t pair) {
-  return __uint_as_float(pair & 0xFFFF0000U);
-}
-
-// (first, second) as a sum of bf16 pairs, the largest first: each term takes eight bits more, and three hold an FP32.
+// (first, second) as a sum of FP16 pairs, the largest first: each term takes eleven bits more, down to 2^-24.
 template <int kTerms>
-__device__ inline void split_bf16(float first, float second, uint32_t (&terms)[kTerms]) {
+__device__ inline void split_fp16(float first, float second, uint32_t (&terms)[kTerms]) {
 #pragma unroll
   for (int i = 0; i < kTerms; ++i) {
-    terms[i] = pack_bf16(first, second);
-    first -= lower_bf16(terms[i]);
-    second -= upper_bf16(terms[i]);
+    const __half2 pair = __floats2half2_rn(first, second);
+    terms[i] = *reinterpret_cast<const uint32_t*>(&pair);
+    const float2 widened = __half22float2(pair);
+    first -= widened.x;
+    second -= widened.y;
   }
-}
-
-// A bf16 pair as FP16: exact from 2^-14 to 2^16.
-__device__ inline uint32_t bf16_to_fp16(uint32_t pair) {
-  return pack_fp16(lower_bf16(pair), upper_bf16(pair));
 }
 
 // 2^x to two units in the last place; zero below 2^-126 and for minus infinity.

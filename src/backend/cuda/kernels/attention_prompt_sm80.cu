@@ -1,7 +1,7 @@
 // Flash attention with mma.sync. One block for each (tile of tokens, kv head): the tile's tokens times the group's
 // query heads are the 128 rows of its matrix products, 32 for each warp. Keys and values come in tiles of 64 positions
-// from position 0 on, are copied as they are and turned into FP16 where they lie, once for all warps. A tile above a
-// row's own position changes nothing of that row: its weights are zero and its scale is one.
+// from position 0 on. A tile above a row's own position changes nothing of that row: its weights are zero and its scale
+// is one.
 #include "backend/cuda/kernels/attention_prompt_variants.h"
 
 #include "backend/cuda/kernels/attention_mma.cuh"
@@ -77,21 +77,6 @@ __device__ void copy_tile(uint32_t stage, const PagedKv& kv, const int32_t* tabl
     const uint32_t target = stage + chunk_offset(i);
     copy_async(target, source, valid);
     copy_async(target + kTileBytes, source + kKvValuesOffset, valid);
-  }
-}
-
-// The bf16 elements that this thread copied of keys or of values, as FP16 in the same place. Loads come before stores,
-// which they cannot pass: what is stored might be what is loaded.
-__device__ void convert_tile(uint8_t* tile) {
-  uint4 chunks[kThreadChunks];
-#pragma unroll
-  for (int i = 0; i < kThreadChunks; ++i) {
-    chunks[i] = *reinterpret_cast<const uint4*>(tile + chunk_offset(i));
-  }
-#pragma unroll
-  for (int i = 0; i < kThreadChunks; ++i) {
-    *reinterpret_cast<uint4*>(tile + chunk_offset(i)) = make_uint4(
-        bf16_to_fp16(chunks[i].x), bf16_to_fp16(chunks[i].y), bf16_to_fp16(chunks[i].z), bf16_to_fp16(chunks[i].w));
   }
 }
 
@@ -244,8 +229,6 @@ __global__ void __launch_bounds__(kThreads, 2) attention_prompt_sm80_kernel(cons
   uint32_t stage = 0;
   for (int32_t first = 0; first < end; first += kTilePositions) {
     wait_copies<0>();
-    convert_tile(stages + stage);  // a thread sees its own copies; the others' after the barrier
-    convert_tile(stages + stage + kTileBytes);
     __syncthreads();
     if (first + kTilePositions < end) {  // all warps have left the other stage
       copy_tile(shared_address(stages + (stage ^ kStageBytes)), args.kv, table, kv_head, first + kTilePositions, end);

@@ -1,10 +1,11 @@
 // Flash attention for Hopper: two warpgroups of consumers with 64 rows each (tokens times query heads of the group) and
-// one of producers, which turns tiles of 128 keys or values, copied as they are, into FP16. A consumer's scores of the
-// next tile and its sum of the last are computed while it takes exponentials. Tiles begin at multiples of 128
-// positions; one above a row's own position changes nothing of that row: its weights are zero and its scale is one.
+// a warp that has the copy engine fetch tiles of 128 keys or values. A consumer's scores of the next tile and its sum
+// of the last are computed while it takes exponentials. Tiles begin at multiples of 128 positions; one above a row's
+// own position changes nothing of that row: its weights are zero and its scale is one.
 #include "backend/cuda/kernels/attention_prompt_variants.h"
 
 #include "backend/cuda/kernels/attention_wgmma.cuh"
+#include "backend/cuda/kernels/tensor_map.h"
 #include "backend/cuda/scales.h"
 
 namespace kipp::cuda {
@@ -13,22 +14,23 @@ namespace {
 constexpr int32_t kConsumers = 2;  // warpgroups
 constexpr int32_t kThreads = (kConsumers + 1) * 128;
 constexpr int32_t kTilePositions = 128;
-constexpr uint32_t kSlots = 4;                               // for tiles in FP16: two of keys and two of values
-constexpr uint32_t kRawSlots = 2;                            // for tiles as they were copied
+constexpr uint32_t kSlots = 6;                               // for tiles: three of keys and three of values
 constexpr uint32_t kQueryHalfBytes = 64 * kSwizzleRowBytes;  // 64 rows, half of their dimensions
 constexpr uint32_t kHalfBytes = kTilePositions * kSwizzleRowBytes;
 constexpr uint32_t kTileBytes = 2 * kHalfBytes;
-constexpr uint32_t kRawOffset = kSlots * kTileBytes;
-constexpr uint32_t kQueriesOffset = kRawOffset + kRawSlots * kTileBytes;
+constexpr uint32_t kBoxBytes = kBlockPositions * kSwizzleRowBytes;  // of a block, half of the dimensions
+constexpr uint32_t kQueriesOffset = kSlots * kTileBytes;
 constexpr uint32_t kBarriersOffset = kQueriesOffset + kConsumers * 2 * kQueryHalfBytes;
-constexpr uint32_t kNumBarriers = 2 * kSlots + kRawSlots;
+constexpr uint32_t kNumBarriers = 2 * kSlots + 1;
 constexpr uint32_t kSharedBytes = kBarriersOffset + kNumBarriers * sizeof(uint64_t) + kSwizzleAtomBytes;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-constexpr uint32_t kProducerRegisters = 88;
-constexpr uint32_t kConsumerRegisters = 208;
-constexpr uint32_t kProducerBarrier = kConsumers + 1;  // 1 to kConsumers are the consumers'
+constexpr uint32_t kProducerRegisters = 24;
+constexpr uint32_t kConsumerRegisters = 240;
+constexpr uint32_t kLaunchRegisters = 65536 / kThreads / 8 * 8;  // of a thread, at first: what there is to share out
+static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= (kConsumers + 1) * kLaunchRegisters,
+              "taking more than there is waits for ever");
 
 // Where tiles and their barriers lie in shared memory. Item 2 i is the i-th tile of keys, 2 i + 1 that of values.
 struct Ring {
@@ -38,12 +40,7 @@ struct Ring {
   __device__ uint32_t tile(uint32_t item) const { return base + item % kSlots * kTileBytes; }
   __device__ uint32_t full(uint32_t item) const { return base + kBarriersOffset + item % kSlots * 8; }
   __device__ uint32_t empty(uint32_t item) const { return full(item) + kSlots * 8; }
-
-  __device__ static uint32_t raw_parity(uint32_t item) { return item / kRawSlots & 1U; }
-  __device__ uint32_t raw(uint32_t item) const { return base + kRawOffset + item % kRawSlots * kTileBytes; }
-  __device__ uint32_t raw_full(uint32_t item) const {
-    return base + kBarriersOffset + 2 * kSlots * 8 + item % kRawSlots * 8;
-  }
+  __device__ uint32_t tail() const { return base + kBarriersOffset + 2 * kSlots * 8; }
 };
 
 // Chunk `chunk` (of 16) of row `row` of a tile, whose halves of 64 dimensions are `half_bytes` apart.
@@ -53,80 +50,51 @@ __device__ uint32_t chunk_offset(uint32_t row, uint32_t chunk, uint32_t half_byt
 
 // Tiles of one kv head of one sequence, up to position `end`.
 struct Source {
-  const uint16_t* keys;  // of the head, in the pool's first block
+  const CUtensorMap& map;
   const int32_t* table;
-  int64_t block_stride;
-  int32_t end;
+  int32_t kv_head, end;
 
   __device__ int32_t rows(uint32_t item) const {
     return min(kTilePositions, end - static_cast<int32_t>(item / 2) * kTilePositions);
   }
 };
 
-// Starts to copy an item's positions below `end`; one thread calls it.
-__device__ void fetch(const Ring& ring, const Source& source, uint32_t item) {
-  const int32_t rows = source.rows(item);
-  const int32_t* table = source.table + item / 2 * (kTilePositions / kBlockPositions);
-  const uint16_t* head = item % 2 == 0 ? source.keys : source.keys + kKvValuesOffset;
-  arrive_expecting(ring.raw_full(item), static_cast<uint32_t>(rows) * kRowBytes);
-#pragma unroll
-  for (int32_t b = 0; b < kTilePositions / kBlockPositions; ++b) {
-    const int32_t block_rows = min(kBlockPositions, rows - b * kBlockPositions);
-    if (block_rows > 0) {
-      copy_bulk(ring.raw(item) + static_cast<uint32_t>(b) * kBlockPositions * kRowBytes,
-                head + table[b] * source.block_stride, static_cast<uint32_t>(block_rows) * kRowBytes,
-                ring.raw_full(item));
-    }
+// Has an item's blocks fetched, as far as they hold positions below `end`; one thread calls it. `arrived` counts them.
+__device__ void fetch(const Ring& ring, const Source& source, uint32_t item, uint32_t arrived) {
+  constexpr int32_t kTileBlocks = kTilePositions / kBlockPositions;
+  const int32_t num_blocks = (source.rows(item) + kBlockPositions - 1) / kBlockPositions;
+  const int32_t* table = source.table + item / 2 * kTileBlocks;
+  const int32_t row = (static_cast<int32_t>(item % 2) * kNumKvHeads + source.kv_head) * kBlockPositions;
+  arrive_expecting(arrived, static_cast<uint32_t>(num_blocks) * 2 * kBoxBytes);
+  for (int32_t b = 0; b < num_blocks; ++b) {
+    const int32_t block = table[b];
+    const uint32_t to = ring.tile(item) + static_cast<uint32_t>(b) * kBoxBytes;
+    copy_box(to, source.map, 0, row, block, arrived);
+    copy_box(to + kHalfBytes, source.map, kHeadDim / 2, row, block, arrived);
   }
 }
 
-// From bf16 to FP16, rows from `rows` on being zero. Chunk threadIdx.x % 16 of every eighth row is this thread's. Loads
-// come before stores, which they cannot pass: what is stored might be what is loaded.
-template <bool kWhole>
-__device__ void convert_tile(uint32_t raw, uint32_t tile, int32_t rows) {
-  constexpr uint32_t kBatch = 8;
-  const uint32_t row = threadIdx.x / kRowChunks;
-  const uint32_t column = threadIdx.x % kRowChunks;
-#pragma unroll
-  for (uint32_t first = 0; first < kTilePositions / 8; first += kBatch) {
-    uint4 chunks[kBatch];
-#pragma unroll
-    for (uint32_t i = 0; i < kBatch; ++i) {
-      chunks[i] = load_shared(raw + (row + (first + i) * 8) * kRowBytes + column * 16);
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < kBatch; ++i) {
-      const uint32_t to = row + (first + i) * 8;
-      if (!kWhole && static_cast<int32_t>(to) >= rows) {
-        chunks[i] = make_uint4(0, 0, 0, 0);
-      }
-      store_shared(tile + chunk_offset(to, column, kHalfBytes),
-                   make_uint4(bf16_to_fp16(chunks[i].x), bf16_to_fp16(chunks[i].y), bf16_to_fp16(chunks[i].z),
-                              bf16_to_fp16(chunks[i].w)));
-    }
+// Values past the end become zeros: no weight would make nothing of a NaN. Scores past it are masked.
+__device__ void clear_rows(uint32_t tile, int32_t first) {
+  for (auto row = static_cast<uint32_t>(first) + threadIdx.x / kRowChunks; row < kTilePositions; row += 2) {
+    store_shared(tile + chunk_offset(row, threadIdx.x % kRowChunks, kHalfBytes), make_uint4(0, 0, 0, 0));
   }
+  fence_for_products();
+  __syncwarp();
 }
 
+// What the first warp does.
 __device__ void produce(const Ring& ring, const Source& source) {
   const auto num_items = 2 * static_cast<uint32_t>((source.end + kTilePositions - 1) / kTilePositions);
-  if (threadIdx.x == 0) {
-    fetch(ring, source, 0);
-    fetch(ring, source, 1);
-  }
   for (uint32_t item = 0; item < num_items; ++item) {
-    wait_phase(ring.raw_full(item), ring.raw_parity(item));
     wait_phase(ring.empty(item), ring.parity(item) ^ 1U);
-    const int32_t rows = source.rows(item);
-    if (rows == kTilePositions) {
-      convert_tile<true>(ring.raw(item), ring.tile(item), rows);
-    } else {
-      convert_tile<false>(ring.raw(item), ring.tile(item), rows);
-    }
-    fence_for_products();
-    arrive(ring.full(item));
-    sync_warpgroup(kProducerBarrier);  // all have read what was copied
-    if (threadIdx.x == 0 && item + kRawSlots < num_items) {
-      fetch(ring, source, item + kRawSlots);
+    const bool has_tail = item % 2 == 1 && source.rows(item) < kTilePositions;
+    if (threadIdx.x == 0) fetch(ring, source, item, has_tail ? ring.tail() : ring.full(item));
+    __syncwarp();
+    if (has_tail) {  // the last one
+      wait_phase(ring.tail(), 0);
+      clear_rows(ring.tile(item), source.rows(item));
+      if (threadIdx.x == 0) arrive(ring.full(item));
     }
   }
 }
@@ -318,16 +286,17 @@ __device__ void consume(const Ring& ring, const AttentionPromptArgs& args, const
 #endif
 
 template <int kGroup>
-__global__ void __launch_bounds__(kThreads, 1) attention_prompt_sm90_kernel(const AttentionPromptArgs args) {
+__global__ void __launch_bounds__(kThreads, 1)
+    attention_prompt_sm90_kernel(const AttentionPromptArgs args, const __grid_constant__ CUtensorMap map) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ uint8_t shared[];
   const Ring ring{(shared_address(shared) + kSwizzleAtomBytes - 1) / kSwizzleAtomBytes * kSwizzleAtomBytes};
   if (threadIdx.x < kSlots) {
-    init_barrier(ring.full(threadIdx.x), 128);
+    init_barrier(ring.full(threadIdx.x), 1);
     init_barrier(ring.empty(threadIdx.x), kConsumers * 4);
   }
-  if (threadIdx.x < kRawSlots) {
-    init_barrier(ring.raw_full(threadIdx.x), 1);
+  if (threadIdx.x == 0) {
+    init_barrier(ring.tail(), 1);
   }
   fence_for_products();
   __syncthreads();
@@ -337,10 +306,12 @@ __global__ void __launch_bounds__(kThreads, 1) attention_prompt_sm90_kernel(cons
   const int32_t end = tile.first_position + tile.num_tokens;
   if (threadIdx.x < 128) {
     give_registers<kProducerRegisters>();
-    produce(ring, {.keys = args.kv.pool + blockIdx.x * kKvHeadElements,
-                   .table = args.kv.block_tables + int64_t{tile.sequence} * args.kv.table_stride,
-                   .block_stride = args.kv.block_stride,
-                   .end = end});
+    if (threadIdx.x < 32) {
+      produce(ring, {.map = map,
+                     .table = args.kv.block_tables + int64_t{tile.sequence} * args.kv.table_stride,
+                     .kv_head = static_cast<int32_t>(blockIdx.x),
+                     .end = end});
+    }
   } else {
     take_registers<kConsumerRegisters>();
     consume<kGroup>(ring, args, tile, end);
@@ -357,9 +328,13 @@ cudaError_t launch_group(const AttentionPromptArgs& args, const LaunchContext& c
   if (error != cudaSuccess) {
     return error;
   }
+  CUtensorMap map;
+  if (make_kv_map(map, args.kv) != CUDA_SUCCESS) {
+    return cudaErrorInvalidValue;
+  }
   const dim3 grid(kNumKvHeads, static_cast<uint32_t>(args.num_tiles));  // a tile's heads one after the other
   return launch(attention_prompt_sm90_kernel<kGroup>,
-                {.grid = grid, .block = dim3(kThreads), .shared_bytes = kSharedBytes}, context, args);
+                {.grid = grid, .block = dim3(kThreads), .shared_bytes = kSharedBytes}, context, args, map);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 // Fragments of registers are those of mma.sync, warp w of a warpgroup having rows 16 w to 16 w + 15.
 #pragma once
 
+#include <cuda.h>
+
 #include <cstdint>
 
 #include "backend/cuda/kernels/attention_mma.cuh"
@@ -38,25 +40,19 @@ __device__ inline void arrive_expecting(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Copies `bytes` (a multiple of 16) that `barrier` then counts as copied.
-__device__ inline void copy_bulk(uint32_t target, const void* source, uint32_t bytes, uint32_t barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(target),
-               "l"(source), "r"(bytes), "r"(barrier)
-               : "memory");
+// Copies the box of a three-dimensional tensor map that begins at (x, y, z), whose bytes `barrier` then counts.
+__device__ inline void copy_box(uint32_t target, const CUtensorMap& map, int32_t x, int32_t y, int32_t z,
+                                uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::
+          "r"(target),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(barrier)
+      : "memory");
 }
 
 // Makes this thread's writes to shared memory visible to the products that a later barrier lets start.
 __device__ inline void fence_for_products() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-__device__ inline uint4 load_shared(uint32_t address) {
-  uint4 value;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "r"(address)
-               : "memory");
-  return value;
 }
 
 __device__ inline void store_shared(uint32_t address, const uint4& value) {

@@ -12,9 +12,10 @@ namespace kipp::cuda {
 namespace {
 
 constexpr int32_t kMostTokens = 8;
-constexpr int32_t kMostPairedTokens = 4;
 constexpr int32_t kSharedOfSm = 227 * 1024;
 constexpr int32_t kReservedOfBlock = 10 * 1024;  // of its share: the kernel's fixed arrays, and what the system takes
+[[maybe_unused]] constexpr int32_t kOfSystem = 1024;
+[[maybe_unused]] constexpr int32_t kOfNorm = 2 * 64;  // normalise_rows()
 constexpr int32_t kMostBlocksOfSm = 3;
 constexpr int32_t kFewestStages = 2;
 constexpr int32_t kMostActivationBytes = 160 * 1024;
@@ -134,6 +135,7 @@ __global__ void __launch_bounds__(kStreamThreads, kMostBlocksOfSm + 1)  // regis
   extern __shared__ __align__(128) std::byte shared[];
   __shared__ Barrier full[kNumSlices][kMostStreamStages];
   __shared__ __align__(16) LaneSums<paired> sums[kNumSlices][kStreamThreads];
+  static_assert(sizeof(full) + sizeof(sums) + kOfSystem + kOfNorm <= kReservedOfBlock);
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   const int32_t num_tiles = args.matrix.padded_rows / kTileRows;
@@ -150,7 +152,7 @@ __global__ void __launch_bounds__(kStreamThreads, kMostBlocksOfSm + 1)  // regis
   }
   __syncwarp();
   start_next();
-  load_activations<type>(args, layout, shared);
+  load_activations<type, paired>(args, layout, shared);
   const LaneActivations<paired> x(args, layout, shared, warp);
   int32_t stage = 0;
   uint32_t parity = 0;
@@ -190,8 +192,8 @@ cudaError_t run(const MatmulArgs& args, const StreamPlan& plan, const LaunchCont
 
 template <WeightType type>
 cudaError_t run(const MatmulArgs& args, const StreamPlan& plan, const LaunchContext& context) {
-  return args.num_rows <= kMostPairedTokens ? run<type, true>(args, plan, context)
-                                            : run<type, false>(args, plan, context);
+  return args.num_rows <= kMostPairedRows ? run<type, true>(args, plan, context)
+                                          : run<type, false>(args, plan, context);
 }
 
 template <WeightType type>

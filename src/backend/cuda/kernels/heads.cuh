@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <cstdint>
 
@@ -59,10 +60,15 @@ __device__ inline void load_head(float (&x)[kLaneElements], const ProjectedHeads
   normalise_and_rotate(x, *weight, heads.epsilon, turns);
 }
 
+// An element of K or V as the pool holds it: rounded to bf16, then put down as FP16, which is exact from 2^-14 to 2^16.
+__device__ inline __half stored_kv(float x) {
+  return __float2half_rn(__bfloat162float(__float2bfloat16_rn(x)));
+}
+
 // To the pool: `to` is where the head lies.
 __device__ inline void store_head(uint16_t* to, const float (&x)[kLaneElements], int32_t lane) {
 #pragma unroll
-  for (int32_t i = 0; i < kLaneElements; ++i) to[lane + 32 * i] = __bfloat16_as_ushort(__float2bfloat16_rn(x[i]));
+  for (int32_t i = 0; i < kLaneElements; ++i) to[lane + 32 * i] = __half_as_ushort(stored_kv(x[i]));
 }
 
 }  // namespace kipp::cuda

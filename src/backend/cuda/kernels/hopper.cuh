@@ -145,6 +145,29 @@ __device__ inline void copy_records(uint32_t shared, const CUtensorMap& map, int
       : "memory");
 }
 
+// A thread's stores of boxes from shared to global memory. Writes to shared memory are seen by a store after
+// fence_for_copies() by their threads and a barrier; what it reads may be overwritten after wait_for_reads, and it is
+// done after wait_for_stores.
+__device__ inline void fence_for_copies() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ inline void store_box(const CUtensorMap& map, int32_t column, int32_t row, uint32_t shared) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(column),
+               "r"(row), "r"(shared)
+               : "memory");
+}
+__device__ inline void commit_stores() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+template <int32_t pending>
+__device__ inline void wait_for_reads() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+template <int32_t pending>
+__device__ inline void wait_for_stores() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
+}
+
 // Moves registers between the warpgroups of a block, so that those that compute have more than those that copy.
 template <uint32_t registers>
 __device__ inline void raise_registers() {

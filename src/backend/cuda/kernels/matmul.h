@@ -6,7 +6,6 @@
 // activations rounded once to FP16 (11 bits), quantised weights too; one sum over all columns in order.
 #pragma once
 
-#include <cuda.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
@@ -18,10 +17,9 @@ namespace kipp::cuda {
 
 // Activations in FP16, times a power of two (scales.h). Columns beyond the matrix's are zero.
 struct Activations {
-  const __half* high;   // [rows][stride]
-  const __half* low;    // likewise, what `high` left over; prompt rows have none
-  int32_t stride;       // the matrix's padded_columns
-  int32_t map_row = 0;  // of the first row here in the buffer's tensor map; only prompt_matmul_wgmma reads it
+  const __half* high;  // [rows][stride]
+  const __half* low;   // likewise, what `high` left over; prompt rows have none
+  int32_t stride;      // the matrix's padded_columns
 };
 
 // Rows of the residual stream under a norm: an input that a product's kernel makes itself, as residual_norm() does.
@@ -64,7 +62,8 @@ struct ClusterPlan {
   int32_t num_clusters = 0;  // 0: another kernel
 };
 
-// Of the streaming kernel, likewise.
+// Of the streaming kernel, likewise. Up to kMostPairedRows it computes both terms of a row side by side.
+inline constexpr int32_t kMostPairedRows = 4;
 struct StreamPlan {
   int32_t num_blocks = 0;  // 0: another kernel
   int32_t stages = 0;      // of each warp's ring
@@ -89,11 +88,12 @@ cudaError_t generated_matmul(const MatmulArgs& args, const GeneratedPlan& plan, 
 // The kernel of prompt rows for GPUs without wgmma: any number of rows, one term.
 cudaError_t prompt_matmul_portable(const MatmulArgs& args, const LaunchContext& context);
 
-// The kernel of prompt rows for Hopper. The matrix must be of FP16 tiles (kBf16, or dequantised). x_map: of the buffer
-// that args.x lies in (make_activation_map).
-cudaError_t prompt_matmul_wgmma(const MatmulArgs& args, const CUtensorMap& x_map, int32_t num_sms,
+// The kernel of prompt rows for Hopper. The matrix must be of FP16 tiles (kBf16, or dequantised). tile_tokens: one of
+// kPromptTileTokens, on which no bit depends. The output's width and stride are multiples of 16 bytes.
+inline constexpr int32_t kPromptTileTokens[] = {256, 192, 160, 128, 64};
+cudaError_t prompt_matmul_wgmma(const MatmulArgs& args, int32_t tile_tokens, int32_t num_sms,
                                 const LaunchContext& context);
-// A buffer x [rows][stride] of FP16 as the Hopper kernel's copies read it.
-CUresult make_activation_map(CUtensorMap& map, const __half* x, int32_t rows, int32_t stride);
+// How many tokens a tile should have.
+int32_t plan_prompt_matmul(const MatmulArgs& args, int32_t num_sms);
 
 }  // namespace kipp::cuda

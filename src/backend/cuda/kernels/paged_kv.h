@@ -11,14 +11,16 @@
 
 namespace kipp::cuda {
 
-// A block holds [k|v][kNumKvHeads][kBlockPositions][kHeadDim] bf16: one head's keys (or values) of a block are 8 KiB in
-// one piece. Position p of sequence s lies in block block_tables[s * table_stride + p / kBlockPositions]. Nothing above
-// the last position that a row attends to is read: neither its memory nor its entries of the table.
+// A block holds [k|v][kNumKvHeads][kBlockPositions][kHeadDim] FP16: one head's keys (or values) of a block are 8 KiB in
+// one piece. They were rounded to bf16 first, so they are what every backend stores (decision 0021). Position p of
+// sequence s lies in block block_tables[s * table_stride + p / kBlockPositions]. Of nothing above the last position
+// that a row attends to anything comes, and no entry of the table above that position's is read.
 struct PagedKv {
   const uint16_t* pool;         // of this layer's first block; 16-byte aligned
   int64_t block_stride;         // elements from one block to the next; a multiple of 8
   const int32_t* block_tables;  // [num_sequences][table_stride]
   int32_t table_stride;
+  int32_t num_blocks;  // of the layer
 };
 
 // Calls call(std::integral_constant<int, g>) for the number g of query heads that share a KV head, one of those that a

@@ -1,6 +1,4 @@
 // Written to be read, not to be fast: one warp for each row and head, scores in memory, two passes.
-#include <cuda_bf16.h>
-
 #include "backend/cuda/kernels/heads.cuh"
 #include "backend/cuda/kernels/matmul_epilogue.cuh"
 #include "backend/cuda/kernels/stateless_attention.h"
@@ -17,23 +15,19 @@ __global__ void split_heads_kernel(SplitHeadsArgs args) {
   const auto head = static_cast<int32_t>(blockIdx.x);
   const auto row = static_cast<int64_t>(blockIdx.y);
   const auto lane = static_cast<int32_t>(threadIdx.x);
-  const float* from = args.projected + row * args.width + head * kHeadDim + lane;
-  float x[kLaneElements] = {from[0], from[32], from[64], from[96]};
   const int32_t kv_index = head - args.num_query_heads;
-  if (kv_index < kKvHeads) {
-    float weight[kLaneElements];
-    load_norm(weight, kv_index < 0 ? args.query_norm : args.key_norm, lane);
-    const float2* angles = args.angles + row * (kHeadDim / 2) + lane;
-    const float2 turns[2] = {angles[0], angles[32]};
-    normalise_and_rotate(x, weight, args.epsilon, turns);
-  }
+  const bool is_value = kv_index >= kKvHeads;
+  float weight[kLaneElements] = {};
+  if (!is_value) load_norm(weight, kv_index < 0 ? args.heads.query_norm : args.heads.key_norm, lane);
+  float x[kLaneElements];
+  load_head(x, args.heads, row, head, is_value ? nullptr : &weight, lane);
   float* to = args.q + (row * args.num_query_heads + head) * kHeadDim;
   if (kv_index >= 0) {
     to = (kv_index < kKvHeads ? args.k : args.v) + (row * kKvHeads + kv_index % kKvHeads) * kHeadDim;
   }
 #pragma unroll
   for (int32_t i = 0; i < kLaneElements; ++i) {
-    to[lane + 32 * i] = kv_index < 0 ? x[i] : __bfloat162float(__float2bfloat16_rn(x[i]));
+    to[lane + 32 * i] = kv_index < 0 ? x[i] : __half2float(stored_kv(x[i]));
   }
 }
 

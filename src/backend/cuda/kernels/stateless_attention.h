@@ -6,21 +6,17 @@
 
 #include <cstdint>
 
+#include "backend/cuda/kernels/projected_heads.h"
 #include "backend/cuda/launch.h"
 
 namespace kipp::cuda {
 
-// K and V as the pool would hold them, rounded to bf16 and widened: [num_rows][8][128] each.
+// K and V as the pool would hold them, widened: [num_rows][8][128] each.
 struct SplitHeadsArgs {
-  const float* projected;  // [num_rows][width] query heads, key heads, value heads; not yet normalised
-  int32_t width;
-  const uint16_t* query_norm;  // [128] bf16
-  const uint16_t* key_norm;
-  float epsilon;
-  const float2* angles;  // [num_rows][64]
-  float* q;              // [num_rows][num_query_heads][128]
-  float* k;              // [num_rows][8][128]
-  float* v;              // likewise
+  ProjectedHeads heads;
+  float* q;  // [num_rows][num_query_heads][128]
+  float* k;  // [num_rows][8][128]
+  float* v;  // likewise
   int32_t num_rows, num_query_heads;
 };
 cudaError_t split_heads(const SplitHeadsArgs& args, const LaunchContext& context);

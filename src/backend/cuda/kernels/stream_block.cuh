@@ -122,12 +122,13 @@ struct WeightRing {
   __syncthreads();
 }
 
-template <WeightType type>
+// normalises: whether the kernel may be asked to; more rows than kMostNormedRows come normalised.
+template <WeightType type, bool normalises>
 __device__ void load_activations(const MatmulArgs& args, const StreamLayout& layout, std::byte* shared) {
-  if (args.norm.residual == nullptr) {
+  if (!normalises || args.norm.residual == nullptr) {
     wait_for_previous();
     copy_activations(args, layout, shared);
-  } else {
+  } else if constexpr (normalises) {
     normalise_rows<kStreamThreads>(args.norm, args.num_rows, args.matrix.padded_columns,
                                    {shared, layout.row_bytes, layout.term_bytes});
   }
