@@ -18,7 +18,6 @@ constexpr uint32_t kSlots = 6;                               // for tiles: three
 constexpr uint32_t kQueryHalfBytes = 64 * kSwizzleRowBytes;  // 64 rows, half of their dimensions
 constexpr uint32_t kHalfBytes = kTilePositions * kSwizzleRowBytes;
 constexpr uint32_t kTileBytes = 2 * kHalfBytes;
-constexpr uint32_t kBoxBytes = kBlockPositions * kSwizzleRowBytes;  // of a block, half of the dimensions
 constexpr uint32_t kQueriesOffset = kSlots * kTileBytes;
 constexpr uint32_t kBarriersOffset = kQueriesOffset + kConsumers * 2 * kQueryHalfBytes;
 constexpr uint32_t kNumBarriers = 2 * kSlots + 1;
@@ -26,6 +25,7 @@ constexpr uint32_t kSharedBytes = kBarriersOffset + kNumBarriers * sizeof(uint64
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
+constexpr uint32_t kBoxBytes = kBlockPositions * kSwizzleRowBytes;  // of a block, half of the dimensions
 constexpr uint32_t kProducerRegisters = 24;
 constexpr uint32_t kConsumerRegisters = 240;
 constexpr uint32_t kLaunchRegisters = 65536 / kThreads / 8 * 8;  // of a thread, at first: what there is to share out

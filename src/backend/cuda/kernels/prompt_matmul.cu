@@ -22,9 +22,10 @@ constexpr int32_t kThreads = 384;
 constexpr int32_t kBandTokens = 2048;  // whose activations stay in the cache while all weights pass by
 constexpr int32_t kWeightStageBytes = kBlockRows * kTileColumns * 2;
 [[maybe_unused]] constexpr uint32_t kReleases = 8 * kClusterBlocks;  // warps that multiply
-constexpr int32_t kWarpgroupRows = 64;                               // of a warpgroup
-constexpr int32_t kOutBytes = 2 * 16 * 1024;                         // both warpgroups' sums on their way out
-constexpr int32_t kAlignment = 1024;                                 // what the swizzle repeats after
+constexpr int32_t kSumTokens = 16;                  // that leave at a time
+constexpr int32_t kGatedTokens = 32;                // likewise, as activations
+constexpr int32_t kOutBytes = 2 * 16 * 1024;        // both warpgroups' sums on their way out
+constexpr int32_t kAlignment = 1024;                // what the swizzle repeats after
 constexpr int32_t kMostShared = 227 * 1024;
 
 template <int32_t tokens>
@@ -64,21 +65,26 @@ struct Grid {
   int32_t num_token_tiles;
   int32_t band;  // tiles of tokens
   int32_t num_tiles;
-
-  struct Place {
-    int32_t row_group, token_tile;
-  };
-  __device__ Place place(int32_t tile) const {
-    const int32_t first = tile / (band * num_row_groups) * band;
-    const int32_t width = min(band, num_token_tiles - first);
-    const int32_t in_band = tile - first * num_row_groups;
-    return {in_band / width, first + in_band % width};
-  }
 };
 
 struct Maps {
   CUtensorMap weights, activations, out;
 };
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+constexpr int32_t kWarpgroupRows = 64;
+
+struct Place {
+  int32_t row_group, token_tile;
+};
+
+__device__ Place place_of(const Grid& grid, int32_t tile) {
+  const int32_t first = tile / (grid.band * grid.num_row_groups) * grid.band;
+  const int32_t width = min(grid.band, grid.num_token_tiles - first);
+  const int32_t in_band = tile - first * grid.num_row_groups;
+  return {in_band / width, first + in_band % width};
+}
 
 __device__ inline int32_t block_of_cluster() {
   return static_cast<int32_t>(blockIdx.x) % kClusterBlocks;
@@ -97,7 +103,7 @@ __device__ void copy_stages(const Maps& maps, const Grid& grid, std::byte* stage
   Cursor<S::kStages> cursor;
   for (int32_t tile = static_cast<int32_t>(blockIdx.x) / kClusterBlocks; tile < grid.num_tiles;
        tile += static_cast<int32_t>(gridDim.x) / kClusterBlocks) {
-    const Grid::Place place = grid.place(tile);
+    const Place place = place_of(grid, tile);
     const int32_t row_tile = first_row_tile(place.row_group);
     const int32_t first_token = place.token_tile * tokens + rank * kShare;
     for (int32_t k = 0; k < grid.num_k; ++k, cursor.advance()) {
@@ -140,9 +146,6 @@ class Output {
     }
   }
   __device__ void finish() const { wait_for_stores<0>(); }
-
-  static constexpr int32_t kSumTokens = 16;    // of a piece
-  static constexpr int32_t kGatedTokens = 32;  // of a store
 
  private:
   static constexpr int32_t kRowBytes = 64;
@@ -245,12 +248,14 @@ __device__ void multiply_stages(const MatmulArgs& args, const Maps& maps, const 
     }
     wgmma_wait<0>();
     release(previous);
-    const Grid::Place place = grid.place(tile);
+    const Place place = place_of(grid, tile);
     output.store<tokens, gates>(d, first_row_tile(place.row_group) * kTileRows + half * kWarpgroupRows,
                                 place.token_tile * tokens);
   }
   output.finish();
 }
+
+#endif
 
 template <int32_t tokens, bool gates>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -313,8 +318,8 @@ CUresult make_maps(Maps& maps, const MatmulArgs& args) {
   const CUresult activations =
       make_row_map(maps.activations, args.x.high, args.num_rows, args.x.stride, tokens / kClusterBlocks);
   if (activations != CUDA_SUCCESS) return activations;
-  return args.swiglu ? make_output_map(maps.out, to.high, args.num_rows, to.width, to.stride, Output::kGatedTokens)
-                     : make_output_map(maps.out, to.out, args.num_rows, to.width, to.stride, Output::kSumTokens);
+  return args.swiglu ? make_output_map(maps.out, to.high, args.num_rows, to.width, to.stride, kGatedTokens)
+                     : make_output_map(maps.out, to.out, args.num_rows, to.width, to.stride, kSumTokens);
 }
 
 template <int32_t tokens>
