@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from provenance import ROOT, machine, source
+from provenance import ROOT, gpu_facts, machine, source
 
 sys.path.append(str(ROOT))
 
@@ -61,17 +61,6 @@ def run(command: list[str]) -> str:
     if done.returncode != 0:
         raise SystemExit(f"exit code {done.returncode}: {' '.join(command)}")
     return done.stdout
-
-
-def gpu_facts(index: int) -> dict[str, str]:
-    """What nvidia-smi says; without one (a trial on a machine without GPU) nothing."""
-    fields = ["name", "driver_version", "memory.total", "clocks.max.sm", "clocks.max.memory", "power.limit"]
-    command = ["nvidia-smi", f"--id={index}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-    return dict(zip(fields, (value.strip() for value in done.stdout.strip().split(",")), strict=True))
 
 
 class Twin:

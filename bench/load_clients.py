@@ -86,6 +86,42 @@ async def ask(target: Target, path: str, body: Any = None) -> Answer:
         return await read_answer(reader)
 
 
+class Stream(NamedTuple):
+    """A streamed answer as it came, unread: whoever keeps time does not parse meanwhile."""
+
+    begun: float  # before connecting, by time.perf_counter()
+    status: int  # 0: no answer has begun
+    pieces: list[tuple[float, bytes]]  # each chunk, and when it was there; one, where the answer is no stream
+    fault: str  # "", or what cut it
+
+
+async def read_pieces(reader: asyncio.StreamReader, headers: dict[str, str], pieces: list[tuple[float, bytes]]) -> None:
+    if headers.get("transfer-encoding") != "chunked":
+        body = await reader.readexactly(int(headers["content-length"]))
+        pieces.append((time.perf_counter(), body))
+        return
+    while piece := await read_chunk(reader):
+        pieces.append((time.perf_counter(), piece))
+
+
+async def streamed(target: Target, body: dict[str, Any], patience: float) -> Stream:
+    """A request for a streamed completion. Never raises for what the server does: that is in the fault."""
+    begun, status, fault = time.perf_counter(), 0, ""
+    pieces: list[tuple[float, bytes]] = []
+    try:
+        async with asyncio.timeout(patience), connected(target) as (reader, writer):
+            writer.write(request("/v1/completions", json.dumps(body | {"stream": True}).encode()))
+            status, headers = await read_head(reader)
+            await read_pieces(reader, headers, pieces)
+    except TimeoutError:
+        fault = "not complete in time"
+    except asyncio.IncompleteReadError:
+        fault = "the connection ended within the answer"
+    except (OSError, ValueError, KeyError, IndexError, asyncio.LimitOverrunError) as error:
+        fault = f"{type(error).__name__}: {error}"
+    return Stream(begun, status, pieces, fault)
+
+
 class Timed(NamedTuple):
     first: float  # seconds to the first token
     gaps: list[float]  # between the others
@@ -96,11 +132,11 @@ async def timed_stream(target: Target, prompt: str | list[int], num_tokens: int)
     async with connected(target) as (reader, writer):
         begin = time.perf_counter()
         writer.write(request("/v1/completions", json.dumps(body).encode()))
-        status, _ = await read_head(reader)
+        status, headers = await read_head(reader)
         assert status == 200
-        times = []
-        while await read_chunk(reader):
-            times.append(time.perf_counter())
+        pieces: list[tuple[float, bytes]] = []
+        await read_pieces(reader, headers, pieces)
+    times = [when for when, _ in pieces]
     return Timed(times[0] - begin, [later - before for before, later in itertools.pairwise(times)])
 
 

@@ -29,6 +29,17 @@ def machine() -> dict[str, Any]:
     return {"cpu": cpu_name(), "cpus": os.cpu_count(), "load_average": os.getloadavg()}
 
 
+def gpu_facts(index: int) -> dict[str, str]:
+    """What nvidia-smi says; without one (a trial on a machine without GPU) nothing."""
+    fields = ["name", "driver_version", "memory.total", "clocks.max.sm", "clocks.max.memory", "power.limit"]
+    command = ["nvidia-smi", f"--id={index}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return dict(zip(fields, (value.strip() for value in done.stdout.strip().split(",")), strict=True))
+
+
 def source() -> dict[str, Any]:
     commit = git("rev-parse", "HEAD")
     return {"commit": commit or "unknown", "working_tree_clean": bool(commit) and git("status", "--porcelain") == ""}

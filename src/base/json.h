@@ -75,6 +75,8 @@ Result<Json> parse_json(std::string_view text, JsonLimits limits = {});
 
 // Compact: no spaces, UTF-8 kept, number literals as they were.
 std::string write_json(const Json& value);
+// As write_json() writes a string.
+void append_json_string(std::string& out, std::string_view text);
 // Exactly Python's json.dumps(json.loads(text), ensure_ascii=False): ", " and ": ", floats as Python prints them,
 // integers exact.
 std::string write_python_json(const Json& value);

@@ -12,8 +12,60 @@
 namespace kipp {
 namespace {
 
+// What json.loads makes of a number's text and json.dumps prints again.
+std::string python_number(const Json& number) {
+  const std::string& literal = number.literal();
+  if (literal.find_first_of(".eE") == std::string::npos) {
+    return literal == "-0" ? "0" : literal;
+  }
+  const std::optional<double> value = number.as_double();
+  return value ? python_float(*value) : literal;
+}
+
+struct Style {
+  std::string_view item_separator;
+  std::string_view key_separator;
+  bool python_numbers;
+};
+
+// Recursion is bounded by the depth of the value, which parse_json limits.
+void append(std::string& out, const Json& value, const Style& style) {
+  switch (value.kind()) {
+    case Json::Kind::kNull: out += "null"; return;
+    case Json::Kind::kBool: out += value.as_bool() ? "true" : "false"; return;
+    case Json::Kind::kNumber: out += style.python_numbers ? python_number(value) : value.literal(); return;
+    case Json::Kind::kString: append_json_string(out, value.as_string()); return;
+    case Json::Kind::kArray: {
+      out += '[';
+      std::string_view separator;
+      for (const Json& item : value.items()) {
+        out += separator;
+        append(out, item, style);
+        separator = style.item_separator;
+      }
+      out += ']';
+      return;
+    }
+    case Json::Kind::kObject: {
+      out += '{';
+      std::string_view separator;
+      for (const auto& [key, member] : value.members()) {
+        out += separator;
+        append_json_string(out, key);
+        out += style.key_separator;
+        append(out, member, style);
+        separator = style.item_separator;
+      }
+      out += '}';
+      return;
+    }
+  }
+}
+
+}  // namespace
+
 // The escapes of Python's json.encoder.ESCAPE, and no others: DEL, U+2028 and non-ASCII text stay as they are.
-void append_quoted(std::string& out, std::string_view text) {
+void append_json_string(std::string& out, std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   out += '"';
   for (const char c : text) {
@@ -38,58 +90,6 @@ void append_quoted(std::string& out, std::string_view text) {
   }
   out += '"';
 }
-
-// What json.loads makes of a number's text and json.dumps prints again.
-std::string python_number(const Json& number) {
-  const std::string& literal = number.literal();
-  if (literal.find_first_of(".eE") == std::string::npos) {
-    return literal == "-0" ? "0" : literal;
-  }
-  const std::optional<double> value = number.as_double();
-  return value ? python_float(*value) : literal;
-}
-
-struct Style {
-  std::string_view item_separator;
-  std::string_view key_separator;
-  bool python_numbers;
-};
-
-// Recursion is bounded by the depth of the value, which parse_json limits.
-void append(std::string& out, const Json& value, const Style& style) {
-  switch (value.kind()) {
-    case Json::Kind::kNull: out += "null"; return;
-    case Json::Kind::kBool: out += value.as_bool() ? "true" : "false"; return;
-    case Json::Kind::kNumber: out += style.python_numbers ? python_number(value) : value.literal(); return;
-    case Json::Kind::kString: append_quoted(out, value.as_string()); return;
-    case Json::Kind::kArray: {
-      out += '[';
-      std::string_view separator;
-      for (const Json& item : value.items()) {
-        out += separator;
-        append(out, item, style);
-        separator = style.item_separator;
-      }
-      out += ']';
-      return;
-    }
-    case Json::Kind::kObject: {
-      out += '{';
-      std::string_view separator;
-      for (const auto& [key, member] : value.members()) {
-        out += separator;
-        append_quoted(out, key);
-        out += style.key_separator;
-        append(out, member, style);
-        separator = style.item_separator;
-      }
-      out += '}';
-      return;
-    }
-  }
-}
-
-}  // namespace
 
 std::string python_float(double value) {
   // Shortest digits that read back, as d.ddde±xx; Python lays the same digits out in its own way.

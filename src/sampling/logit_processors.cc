@@ -1,7 +1,10 @@
 // Bias, bans, grammar mask and penalties on a copy of the logits. The contract is in docs/sampling.md.
 #include "sampling/logit_processors.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "sampling/request.h"
 #include "sampling/sampling_math.h"
@@ -65,15 +68,13 @@ Result<void> apply_penalties(const SampleRequest& request, size_t vocab, std::sp
 
 }  // namespace
 
-Result<std::vector<float>> process_logits(std::span<const float> logits, const SampleRequest& request,
-                                          int32_t num_tokens) {
-  std::vector<float> values(logits.begin(), logits.begin() + num_tokens);
+Result<void> process_logits(std::span<const float> logits, const SampleRequest& request, std::span<float> values) {
+  std::ranges::copy(logits.first(values.size()), values.begin());
   apply_bias(request.params->logit_bias, values);
   if (request.mask != nullptr) {
     apply_mask(request.mask, values);
   }
-  KIPP_TRY(apply_penalties(request, logits.size(), values));
-  return values;
+  return apply_penalties(request, logits.size(), values);
 }
 
 }  // namespace kipp

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "engine/twin.h"
 #include "gguf/model_file.h"
+#include "sampling/sampler.h"
 
 namespace kipp {
 namespace {
@@ -92,6 +93,37 @@ TEST_F(OracleBackendTest, SampledIdsFeedTheNextStepWithoutTheHost) {
   const auto third = forward(by_id, 20, table_);
   ASSERT_TRUE(third);
   EXPECT_TRUE(same_bits(found, logits_of(*third)));
+}
+
+// Threads share the rows of a draw; each gets what its logits and its request give alone, and its own error.
+TEST_F(OracleBackendTest, RowsAreDrawnAsEachAlone) {
+  const auto ids = draw_tokens(kLimits.max_head_rows, 41);
+  const Span span{0, 0, kLimits.max_head_rows, RowClass::kPrompt, std::span(table_).first(1)};
+  std::vector<int32_t> head_rows;
+  std::vector<SamplingParams> params;
+  for (int32_t row = 0; row < kLimits.max_head_rows; ++row) {
+    head_rows.push_back(row);
+    params.push_back(with_temperature(row % 2 == 0 ? 0.0F : 5.0F));
+  }
+  params.back().logit_bias = {{static_cast<int32_t>(kVocabSize), 1.0F}};  // no such id
+  for (const int32_t num_threads : {1, 2, 5}) {
+    load({.num_threads = num_threads});
+    const auto step = backend_->forward({{&span, 1}, refs(ids), head_rows});
+    ASSERT_TRUE(step) << step.error().message;
+    std::vector<SampleRow> rows;
+    for (const SamplingParams& one : params) rows.push_back(request_of(one, static_cast<int32_t>(rows.size())));
+    const auto refused = backend_->sample(*step, rows);
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("row 7: "));
+    rows.back().params = &params.front();
+    ASSERT_TRUE(backend_->sample(*step, rows));
+    std::vector<RowResult> results(rows.size());
+    ASSERT_TRUE(backend_->collect(*step, results));
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const auto alone = sample_token(logits_of(*step, static_cast<int32_t>(r)), rows[r], file_->info().num_tokens());
+      EXPECT_EQ(results[r].token.id, alone->id) << "row " << r << ", " << num_threads << " threads";
+    }
+  }
 }
 
 TEST_F(OracleBackendTest, AtMostTwoStepsAreUncollected) {

@@ -27,9 +27,9 @@ std::vector<float> process(const SamplingParams& params, std::vector<int32_t> pr
   request.prompt_ids = prompt;
   request.output_ids = output;
   request.mask = mask;
-  auto values = process_logits(logits, request, kTokens);
-  EXPECT_TRUE(values.has_value());
-  return values.value_or(std::vector<float>{});
+  std::vector<float> values(kTokens);
+  EXPECT_TRUE(process_logits(logits, request, values).has_value());
+  return values;
 }
 
 TEST(ProcessLogits, DropsPaddingRowsAndChangesNothingByDefault) {
@@ -115,10 +115,11 @@ TEST(ProcessLogits, RefusesIdsOutsideTheVocabulary) {
     SampleRequest request;
     request.params = &params;
     request.output_ids = ids;
-    const auto values = process_logits(kLogits, request, kTokens);
-    ASSERT_FALSE(values.has_value());
-    EXPECT_EQ(values.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_THAT(values.error().message, HasSubstr("output_ids[1]"));
+    std::vector<float> values(kTokens);
+    const auto processed = process_logits(kLogits, request, values);
+    ASSERT_FALSE(processed.has_value());
+    EXPECT_EQ(processed.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(processed.error().message, HasSubstr("output_ids[1]"));
   }
 }
 

@@ -75,6 +75,43 @@ SamplingParams random_params(std::mt19937& random) {
 }
 
 // Each of these leaves exactly the best processed logit, whatever the other parameters say.
+// The best id may lie anywhere in a large vocabulary; of equal ones the first is taken.
+TEST(Sampler, TheShortWayFindsTheBestOfManyBlocks) {
+  const SamplingParams plain{.temperature = 0.0F};
+  constexpr int32_t kMany = 2500;  // two blocks of its search and a part of one
+  for (const int32_t first : {0, 1, 1022, 1023, 1024, 2047, 2048, 2499}) {
+    for (const int32_t second : {first, 1023, 1024, 2499}) {
+      std::vector<float> logits(kMany + 20, -5.0F);
+      std::fill(logits.begin() + kMany, logits.end(), 9.0F);
+      logits[static_cast<size_t>(first)] = logits[static_cast<size_t>(second)] = -1.0F;
+      EXPECT_EQ(sample_token(logits, request_of(plain), kMany)->id, std::min(first, second));
+      logits[kMany - 1] = std::numeric_limits<float>::quiet_NaN();
+      EXPECT_EQ(sample_token(logits, request_of(plain), kMany).error().code, ErrorCode::kNumerical);
+    }
+  }
+}
+
+// A greedy draw that nothing else is asked of takes the argmax at once. A bias of 0 on any id asks for the long way.
+TEST(Sampler, TheShortWayToTheBestIsTheLongOne) {
+  const SamplingParams plain{.temperature = 0.0F};
+  SamplingParams processed = plain;
+  processed.logit_bias = {{7, 0.0F}};
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    std::vector<float> logits = random_logits(seed, seed % 2 == 0 ? 1.0F : 0.0F);  // with ties, and without
+    EXPECT_EQ(sample(logits, request_of(plain)), sample(logits, request_of(processed))) << seed;
+  }
+  std::vector<float> logits(kVocab, -3.0F);
+  logits[300] = -0.0F;
+  logits[200] = std::numeric_limits<float>::denorm_min();  // subnormals and zeros are one value: the first is taken
+  logits[100] = -std::numeric_limits<float>::denorm_min();
+  EXPECT_EQ(sample(logits, request_of(plain)), 100);
+  EXPECT_EQ(sample(logits, request_of(processed)), 100);
+  logits.assign(kVocab, std::numeric_limits<float>::lowest());
+  EXPECT_EQ(sample(logits, request_of(plain)), 0);
+  logits[kTokens - 1] = kInf;
+  EXPECT_EQ(sample_token(logits, request_of(plain), kTokens).error().code, ErrorCode::kNumerical);
+}
+
 TEST(Sampler, EveryWayToBeGreedyAgrees) {
   std::mt19937 random(1);
   const std::vector<int32_t> prompt = {1, 2, 3, 3};

@@ -46,6 +46,34 @@ TEST(OpenAiStream, ChunksOfACompletion) {
   expect_documented(last[0], completion_answer_fields());
 }
 
+// Every chunk of text is what the JSON value of it is, whatever the text and the names around it are.
+TEST(OpenAiStream, ChunksOfTextAreWholeJson) {
+  Identity identity = kIdentity;
+  identity.model = "a \"\x01\" model\n";  // the mark that stands for the text
+  for (const bool include_usage : {false, true}) {
+    const StreamOptions options = {.identity = identity, .include_usage = include_usage};
+    CompletionStream completion(options, 2);
+    ChatStream chat(options, 2);
+    static_cast<void>(chat.begin(kUsage));
+    for (const std::string text : {"a", "\x01", "\"quoted\" \\ \x1f", "\n\n", "\xc3\xa9\xe2\x80\xa8", "{}"}) {
+      const auto of_completion = chunks_of(completion.push(text, {}, kUsage));
+      ASSERT_EQ(of_completion.size(), 1U);
+      EXPECT_EQ(at(of_completion[0], "choices", 0, "text").as_string(), text);
+      const std::vector<OutputEvent> events = {{.kind = Kind::kReasoning, .text = text}, {.text = text}};
+      const auto of_chat = chunks_of(chat.push(events, {}, kUsage));
+      ASSERT_EQ(of_chat.size(), 2U);
+      EXPECT_EQ(at(of_chat[0], "choices", 0, "delta", "reasoning_content").as_string(), text);
+      EXPECT_EQ(at(of_chat[1], "choices", 0, "delta", "content").as_string(), text);
+      for (const Json* chunk : {&of_completion[0], &of_chat[0], &of_chat[1]}) {
+        EXPECT_EQ(at(*chunk, "model").as_string(), identity.model);
+        EXPECT_EQ(at(*chunk, "choices", 0, "index").as_int64(), 2);
+        EXPECT_EQ(chunk->find("usage") != nullptr, include_usage);
+      }
+      expect_documented(of_completion[0], completion_answer_fields());
+    }
+  }
+}
+
 TEST(OpenAiStream, TheRoleComesOnceAndFirst) {
   const StreamOptions options = {.identity = kIdentity};
   ChatStream stream(options, 0);

@@ -161,15 +161,20 @@ Result<void> HostBackend::sample(StepId step, std::span<const SampleRow> rows) {
   if (rows.size() != static_cast<size_t>(latest_.num_rows)) {
     return invalid(fmt::format("sampling step {}: expected {} rows, found {}", step, latest_.num_rows, rows.size()));
   }
+  // A draw reads the whole vocabulary: 64 of them on one thread would be a good part of a step on many.
+  std::vector<Result<SampledToken>> tokens(rows.size());
+  ops_->for_each_row(latest_.num_rows, [&](int32_t row) {
+    const auto r = static_cast<size_t>(row);
+    tokens[r] = sample_token(row_of_logits(row), rows[r], loaded_->num_tokens);
+  });
   std::vector<RowResult> results(rows.size());
   for (size_t r = 0; r < rows.size(); ++r) {
-    auto token = sample_token(row_of_logits(static_cast<int32_t>(r)), rows[r], loaded_->num_tokens);
-    if (token) {
-      results[r].token = *std::move(token);
-    } else if (token.error().code == ErrorCode::kNumerical) {
+    if (tokens[r]) {
+      results[r].token = *std::move(tokens[r]);
+    } else if (tokens[r].error().code == ErrorCode::kNumerical) {
       results[r].finite = false;
     } else {
-      return make_error(token.error().code, fmt::format("row {}: {}", r, token.error().message));
+      return make_error(tokens[r].error().code, fmt::format("row {}: {}", r, tokens[r].error().message));
     }
   }
   latest_.sampled = std::move(results);

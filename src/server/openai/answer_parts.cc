@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "base/check.h"
+
 namespace kipp::openai {
 namespace {
 
@@ -74,6 +76,25 @@ StreamOptions stream_options(Identity identity, const Generation& generation) {
 
 std::string sse_event(const Json& data) {
   return "data: " + write_json(data) + "\n\n";  // the writer escapes line feeds
+}
+
+void TextFrame::make(const Json& chunk) {
+  std::string mark;
+  append_json_string(mark, kText);
+  std::string event = sse_event(chunk);
+  const size_t place = event.rfind(mark);
+  KIPP_CHECK(place != std::string::npos);
+  after_ = event.substr(place + mark.size());
+  event.resize(place);
+  before_ = std::move(event);
+}
+
+std::string TextFrame::event(std::string_view text) const {
+  std::string event;
+  event.reserve(before_.size() + text.size() + after_.size() + 16);  // quotation marks, and some letters to escape
+  event += before_;
+  append_json_string(event, text);
+  return event += after_;
 }
 
 std::string sse_error(const ApiError& error) {

@@ -106,8 +106,26 @@ struct StreamOptions {
   bool logprobs = false;
   bool include_usage = false;     // every chunk has "usage": null, the one of stream_usage() the numbers
   bool continuous_usage = false;  // beside include_usage: every chunk has the numbers so far
+
+  // Chunks of text differ in their text alone.
+  bool has_plain_chunks() const { return !logprobs && !(include_usage && continuous_usage); }
 };
 StreamOptions stream_options(Identity identity, const Generation& generation);
+
+// The event of a chunk of which only the text changes: what is before and behind it is written once, since a server
+// writes such an event for every token of every stream.
+class TextFrame {
+ public:
+  static constexpr std::string_view kText = "\x01";  // where the text goes
+  bool is_made() const { return !after_.empty(); }
+  // chunk: has kText as a string, and no such one behind that.
+  void make(const Json& chunk);
+  std::string event(std::string_view text) const;  // sse_event() of the chunk with this text
+
+ private:
+  std::string before_;
+  std::string after_;
+};
 
 // The chunks of one choice of a stream; the options must outlive them. The usage given is that of the whole
 // answer so far. Log-probabilities of tokens that bring no text come with the next chunk; finish() leaves none out.
@@ -122,6 +140,7 @@ class CompletionStream {
   Json chunk(std::string_view text, Json finish_reason, const Usage& usage);
   const StreamOptions* options_;
   int32_t choice_;
+  TextFrame frame_;
   TextOffset offset_;
   std::vector<TokenLogprob> held_;
 };
@@ -136,9 +155,12 @@ class ChatStream {
 
  private:
   Json chunk(Json delta, Json finish_reason, const Usage& usage);
+  std::string text_event(const char* field, TextFrame& frame, const std::string& text, const Usage& usage);
   Json tool_call_delta(const OutputEvent& event) const;
   const StreamOptions* options_;
   int32_t choice_;
+  TextFrame content_;
+  TextFrame reasoning_;
   bool begun_ = false;
   bool has_calls_ = false;
   std::vector<TokenLogprob> held_;

@@ -87,6 +87,15 @@ Json ChatStream::tool_call_delta(const OutputEvent& event) const {
   return Json::object({{"tool_calls", Json::array({std::move(call)})}});
 }
 
+std::string ChatStream::text_event(const char* field, TextFrame& frame, const std::string& text, const Usage& usage) {
+  const auto chunk_of = [&](std::string_view with) {
+    return chunk(Json::object({{field, Json::string(std::string(with))}}), Json(), usage);
+  };
+  if (!options_->has_plain_chunks()) return sse_event(chunk_of(text));
+  if (!frame.is_made()) frame.make(chunk_of(TextFrame::kText));
+  return frame.event(text);
+}
+
 std::string ChatStream::begin(const Usage& usage) {
   if (std::exchange(begun_, true)) {
     return {};
@@ -102,13 +111,12 @@ std::string ChatStream::push(std::span<const OutputEvent> events, std::vector<To
                              const Usage& usage) {
   held_.insert(held_.end(), std::make_move_iterator(tokens.begin()), std::make_move_iterator(tokens.end()));
   std::string chunks = begin(usage);
-  const auto add = [&](Json delta) { chunks += sse_event(chunk(std::move(delta), Json(), usage)); };
   for (const OutputEvent& event : events) {
     switch (event.kind) {
-      case Kind::kReasoning: add(Json::object({{"reasoning_content", Json::string(event.text)}})); break;
-      case Kind::kContent: add(Json::object({{"content", Json::string(event.text)}})); break;
+      case Kind::kReasoning: chunks += text_event("reasoning_content", reasoning_, event.text, usage); break;
+      case Kind::kContent: chunks += text_event("content", content_, event.text, usage); break;
       case Kind::kToolCallBegin: has_calls_ = true; [[fallthrough]];
-      case Kind::kToolCallArguments: add(tool_call_delta(event)); break;
+      case Kind::kToolCallArguments: chunks += sse_event(chunk(tool_call_delta(event), Json(), usage)); break;
       case Kind::kToolCallEnd: break;
     }
   }

@@ -46,7 +46,10 @@ Json CompletionStream::chunk(std::string_view text, Json finish_reason, const Us
 
 std::string CompletionStream::push(std::string_view text, std::vector<TokenLogprob> tokens, const Usage& usage) {
   held_.insert(held_.end(), std::make_move_iterator(tokens.begin()), std::make_move_iterator(tokens.end()));
-  return text.empty() ? std::string() : sse_event(chunk(text, Json(), usage));
+  if (text.empty()) return {};
+  if (!options_->has_plain_chunks()) return sse_event(chunk(text, Json(), usage));
+  if (!frame_.is_made()) frame_.make(chunk(TextFrame::kText, Json(), usage));
+  return frame_.event(text);
 }
 
 std::string CompletionStream::finish(Finish finish, const Usage& usage, const Timings* timings) {
