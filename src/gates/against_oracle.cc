@@ -136,7 +136,7 @@ Result<Comparison> AgainstOracle::compare_stateless(Model& model, const PromptVe
 }
 
 // How many tokens of a prompt a copy of it decodes. One copy after the other ends in the prompt's second half, so that
-// a step has every number of rows, and a device's kernels for few and for many all run.
+// steps have all small numbers of rows and many large ones: a device's kernels for few and for many all run.
 size_t end_of_copy(size_t num_tokens, size_t copy, size_t num_copies) {
   return num_tokens - num_tokens * copy / (2 * num_copies);
 }

@@ -6,6 +6,7 @@
 #include "backend/cuda/kernels/attention_generated.h"
 #include "backend/cuda/kernels/query_key_value.h"
 #include "base/bf16.h"
+#include "base/f16.h"
 #include "cuda/attention_case.h"
 
 namespace kipp::cuda {
@@ -201,8 +202,11 @@ TEST_F(CudaHeadsTest, QueriesKeysAndValuesMatchDoublePrecision) {
           const std::vector<double> expected = step.head(row, num_heads + head);
           const uint16_t* found = device.in_pool(pool, row, head % kNumKvHeads, head >= kNumKvHeads);
           for (size_t i = 0; i < expected.size(); ++i) {
-            ASSERT_NEAR(f16_to_f32(found[i]), expected[i], 0x1p-8 * std::abs(expected[i]) + 2e-5)
+            const float value = f16_to_f32(found[i]);
+            ASSERT_NEAR(value, expected[i], 0x1p-8 * std::abs(expected[i]) + 2e-5)
                 << "row " << row << ", kv head " << head << ", element " << i;
+            if (std::abs(value) < 0x1p-14F) continue;
+            ASSERT_EQ(bf16_to_f32(f32_to_bf16(value)), value) << "was not rounded to bf16 before";
           }
         }
       }

@@ -74,7 +74,6 @@ SamplingParams random_params(std::mt19937& random) {
   return params;
 }
 
-// Each of these leaves exactly the best processed logit, whatever the other parameters say.
 // The best id may lie anywhere in a large vocabulary; of equal ones the first is taken.
 TEST(Sampler, TheShortWayFindsTheBestOfManyBlocks) {
   const SamplingParams plain{.temperature = 0.0F};
@@ -112,6 +111,7 @@ TEST(Sampler, TheShortWayToTheBestIsTheLongOne) {
   EXPECT_EQ(sample_token(logits, request_of(plain), kTokens).error().code, ErrorCode::kNumerical);
 }
 
+// Each of these leaves exactly the best processed logit, whatever the other parameters say.
 TEST(Sampler, EveryWayToBeGreedyAgrees) {
   std::mt19937 random(1);
   const std::vector<int32_t> prompt = {1, 2, 3, 3};

@@ -163,10 +163,14 @@ Result<void> HostBackend::sample(StepId step, std::span<const SampleRow> rows) {
   }
   // A draw reads the whole vocabulary: 64 of them on one thread would be a good part of a step on many.
   std::vector<Result<SampledToken>> tokens(rows.size());
-  ops_->for_each_row(latest_.num_rows, [&](int32_t row) {
-    const auto r = static_cast<size_t>(row);
-    tokens[r] = sample_token(row_of_logits(row), rows[r], loaded_->num_tokens);
-  });
+  try {
+    ops_->for_each_row(latest_.num_rows, [&](int32_t row) {
+      const auto r = static_cast<size_t>(row);
+      tokens[r] = sample_token(row_of_logits(row), rows[r], loaded_->num_tokens);
+    });
+  } catch (const std::bad_alloc&) {
+    return make_error(ErrorCode::kCapacity, name_ + ": out of memory while drawing");
+  }
   std::vector<RowResult> results(rows.size());
   for (size_t r = 0; r < rows.size(); ++r) {
     if (tokens[r]) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend/cuda/kernels/attention_mma.cuh"
+#include "backend/cuda/kernels/paged_kv.h"
 
 namespace kipp::cuda {
 

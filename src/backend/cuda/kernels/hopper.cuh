@@ -75,6 +75,10 @@ __device__ inline void fence_barrier_init() {
 __device__ inline void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
+// The same, after everything that this thread did to other blocks' shared memory.
+__device__ inline void cluster_arrive_release() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+}
 __device__ inline void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }

@@ -89,7 +89,8 @@ cudaError_t generated_matmul(const MatmulArgs& args, const GeneratedPlan& plan, 
 cudaError_t prompt_matmul_portable(const MatmulArgs& args, const LaunchContext& context);
 
 // The kernel of prompt rows for Hopper. The matrix must be of FP16 tiles (kBf16, or dequantised). tile_tokens: one of
-// kPromptTileTokens, on which no bit depends. The output's width and stride are multiples of 16 bytes.
+// kPromptTileTokens, on which no bit depends. The output's width and stride are multiples of 16
+// bytes, all arrays are aligned to as many, and `low` is null.
 inline constexpr int32_t kPromptTileTokens[] = {256, 192, 160, 128, 64};
 cudaError_t prompt_matmul_wgmma(const MatmulArgs& args, int32_t tile_tokens, int32_t num_sms,
                                 const LaunchContext& context);

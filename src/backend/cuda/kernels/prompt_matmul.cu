@@ -22,10 +22,10 @@ constexpr int32_t kThreads = 384;
 constexpr int32_t kBandTokens = 2048;  // whose activations stay in the cache while all weights pass by
 constexpr int32_t kWeightStageBytes = kBlockRows * kTileColumns * 2;
 [[maybe_unused]] constexpr uint32_t kReleases = 8 * kClusterBlocks;  // warps that multiply
-constexpr int32_t kSumTokens = 16;                  // that leave at a time
-constexpr int32_t kGatedTokens = 32;                // likewise, as activations
-constexpr int32_t kOutBytes = 2 * 16 * 1024;        // both warpgroups' sums on their way out
-constexpr int32_t kAlignment = 1024;                // what the swizzle repeats after
+constexpr int32_t kSumTokens = 16;                                   // that leave at a time
+constexpr int32_t kGatedTokens = 32;                                 // likewise, as activations
+constexpr int32_t kOutBytes = 2 * 16 * 1024;                         // both warpgroups' sums on their way out
+constexpr int32_t kAlignment = 1024;                                 // what the swizzle repeats after
 constexpr int32_t kMostShared = 227 * 1024;
 
 template <int32_t tokens>
@@ -167,7 +167,11 @@ class Output {
 #pragma unroll
     for (int32_t p = 0; p < tokens / kSumTokens; ++p) {
       std::byte* piece = shared_ + (warp_ * kPieces + p % kPieces) * kSumTokens * kRowBytes;
-      wait_for_reads<kPieces - 1>();  // only lane 0 has any
+      if (p == 0) {
+        wait_for_reads<0>();  // of the tile before, long ago; only lane 0 has any
+      } else {
+        wait_for_reads<kPieces - 1>();
+      }
       __syncwarp();
 #pragma unroll
       for (int32_t i = 0; i < kSumTokens / 4; ++i) {
@@ -247,6 +251,8 @@ __device__ void multiply_stages(const MatmulArgs& args, const Maps& maps, const 
       previous = cursor.stage;
     }
     wgmma_wait<0>();
+#pragma unroll
+    for (float& sum : d) asm volatile("" : "+f"(sum)::"memory");  // not read before the wait
     release(previous);
     const Place place = place_of(grid, tile);
     output.store<tokens, gates>(d, first_row_tile(place.row_group) * kTileRows + half * kWarpgroupRows,
@@ -286,7 +292,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     multiply_stages<tokens, gates>(args, maps, grid, stages, ring, static_cast<int32_t>(threadIdx.x) / 128 - 1);
   }
   __syncwarp();
-  cluster_arrive();  // the other block's last releases come to this one's barriers
+  cluster_arrive_release();  // the other block's last releases come to this one's barriers
   cluster_wait();
 #else
   __trap();  // chosen by the device, so code for it must be there: an error, not a result of nothing

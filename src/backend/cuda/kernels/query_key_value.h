@@ -17,7 +17,7 @@ struct RowPlaces {
   int32_t table_stride;
 };
 
-// One layer of the pool: block b at layer + b · block_stride, [k|v][8][32][128] bf16.
+// One layer of the pool: block b at layer + b · block_stride, [k|v][8][32][128] FP16 (paged_kv.h).
 struct KvLayer {
   uint16_t* layer;
   int64_t block_stride;  // elements
