@@ -191,13 +191,13 @@ def test_commands() -> None:
         words_of("llama-server")
 
 
-@pytest.mark.parametrize(("command", "message"), [
-    (["no-such-program", "{port}"], "no-such-program: cannot be started"),
-    ([sys.executable, "-c", "print('no memory'); raise SystemExit(3)", "{port}"], "ended with code 3:\nno memory"),
-    ([sys.executable, "-c", "import time; time.sleep(60)", "{port}"], "not ready after 0.5 s"),
+@pytest.mark.parametrize(("command", "seconds", "message"), [
+    (["no-such-program", "{port}"], 60, "no-such-program: cannot be started"),
+    ([sys.executable, "-c", "print('no memory'); raise SystemExit(3)", "{port}"], 60, "ended with code 3:\nno memory"),
+    ([sys.executable, "-c", "import time; time.sleep(60)", "{port}"], 0.5, "not ready after 0.5 s"),
 ])  # fmt: skip
-def test_a_server_that_does_not_start_says_why(command: list[str], message: str) -> None:
-    with pytest.raises(SystemExit, match=message), serving(command, 0.5):
+def test_a_server_that_does_not_start_says_why(command: list[str], seconds: float, message: str) -> None:
+    with pytest.raises(SystemExit, match=message), serving(command, seconds):
         pass
 
 
