@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
+import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -199,6 +203,20 @@ def test_commands() -> None:
 def test_a_server_that_does_not_start_says_why(command: list[str], seconds: float, message: str) -> None:
     with pytest.raises(SystemExit, match=message), serving(command, seconds):
         pass
+
+
+def test_a_script_that_is_ended_takes_its_server_along(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    program = f"import os, time; print(os.getpid(), file=open({str(note)!r}, 'w'), flush=True); time.sleep(600)"
+    peer = f"{sys.executable} -c {shlex.quote(program)} {{port}}"
+    script = subprocess.Popen([sys.executable, str(ROOT / "bench" / "server_goodput.py"), "--peer-command", peer])
+    while not note.exists() or not note.read_text():
+        assert script.poll() is None
+        time.sleep(0.05)
+    script.terminate()
+    assert script.wait(timeout=60) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(note.read_text()), 0)
 
 
 # Whole runs, with everything as small as can be.
