@@ -236,8 +236,8 @@ def own(demo: Kipp, *flags: str) -> list[str]:
 
 def test_a_whole_run_on_the_demo(demo: Kipp, tmp_path: Path) -> None:
     output = tmp_path / "new" / "record.json"
-    run(*own(demo), "--streams", "1,4", "--closed-tokens", "16", "--repetitions", "1", "--turns", "1", "--rates", "2,4",
-        "--refinements", "0", "--output", str(output))
+    run(*own(demo), "--kipp-flag=--threads=1", "--streams", "1,4", "--closed-tokens", "32", "--repetitions", "1",
+        "--turns", "1", "--rates", "2,4", "--refinements", "0", "--ttft", "60", "--output", str(output))
     record = json.loads(output.read_text(encoding="utf-8"))
     one, four = record["results"]["closed"]
     assert [len(one["rounds"]), len(one["rounds"][0]), len(one["engine"])] == [1, 1, 2]
