@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import json
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -348,6 +349,7 @@ def allow_many_connections() -> None:
 def main() -> int:
     arguments = parse()
     allow_many_connections()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # a time limit's: the server must end too
     record = facts_of(arguments)
     measure = {"closed": closed_loop, "open": open_loop}
     record["results"] = {part: measure[part](arguments) for part in arguments.parts}

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
+import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -191,14 +195,28 @@ def test_commands() -> None:
         words_of("llama-server")
 
 
-@pytest.mark.parametrize(("command", "message"), [
-    (["no-such-program", "{port}"], "no-such-program: cannot be started"),
-    ([sys.executable, "-c", "print('no memory'); raise SystemExit(3)", "{port}"], "ended with code 3:\nno memory"),
-    ([sys.executable, "-c", "import time; time.sleep(60)", "{port}"], "not ready after 0.5 s"),
+@pytest.mark.parametrize(("command", "seconds", "message"), [
+    (["no-such-program", "{port}"], 60, "no-such-program: cannot be started"),
+    ([sys.executable, "-c", "print('no memory'); raise SystemExit(3)", "{port}"], 60, "ended with code 3:\nno memory"),
+    ([sys.executable, "-c", "import time; time.sleep(60)", "{port}"], 0.5, "not ready after 0.5 s"),
 ])  # fmt: skip
-def test_a_server_that_does_not_start_says_why(command: list[str], message: str) -> None:
-    with pytest.raises(SystemExit, match=message), serving(command, 0.5):
+def test_a_server_that_does_not_start_says_why(command: list[str], seconds: float, message: str) -> None:
+    with pytest.raises(SystemExit, match=message), serving(command, seconds):
         pass
+
+
+def test_a_script_that_is_ended_takes_its_server_along(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    program = f"import os, time; print(os.getpid(), file=open({str(note)!r}, 'w'), flush=True); time.sleep(600)"
+    peer = f"{sys.executable} -c {shlex.quote(program)} {{port}}"
+    script = subprocess.Popen([sys.executable, str(ROOT / "bench" / "server_goodput.py"), "--peer-command", peer])
+    while not note.exists() or not note.read_text():
+        assert script.poll() is None
+        time.sleep(0.05)
+    script.terminate()
+    assert script.wait(timeout=60) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(note.read_text()), 0)
 
 
 # Whole runs, with everything as small as can be.
@@ -218,8 +236,8 @@ def own(demo: Kipp, *flags: str) -> list[str]:
 
 def test_a_whole_run_on_the_demo(demo: Kipp, tmp_path: Path) -> None:
     output = tmp_path / "new" / "record.json"
-    run(*own(demo), "--streams", "1,4", "--closed-tokens", "16", "--repetitions", "1", "--turns", "1", "--rates", "2,4",
-        "--refinements", "0", "--output", str(output))
+    run(*own(demo), "--kipp-flag=--threads=1", "--streams", "1,4", "--closed-tokens", "32", "--repetitions", "1",
+        "--turns", "1", "--rates", "2,4", "--refinements", "0", "--ttft", "60", "--output", str(output))
     record = json.loads(output.read_text(encoding="utf-8"))
     one, four = record["results"]["closed"]
     assert [len(one["rounds"]), len(one["rounds"][0]), len(one["engine"])] == [1, 1, 2]
