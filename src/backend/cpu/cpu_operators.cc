@@ -198,12 +198,6 @@ void CpuOperators::residual_add(const ResidualAddArgs& args) {
            [&](int64_t begin, int64_t end) { kernels_.residual_add({args.x + begin, args.y + begin, end - begin}); });
 }
 
-void CpuOperators::for_each_row(int32_t num_rows, const std::function<void(int32_t row)>& body) {
-  threads_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) body(static_cast<int32_t>(row));
-  });
-}
-
 Report CpuOperators::report() const {
   return {.backend = std::string("cpu/") + kernels_.isa, .kernels = {counts_.begin(), counts_.end()}};
 }

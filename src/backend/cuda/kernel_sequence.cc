@@ -123,9 +123,7 @@ void KernelSequence::multiply_prompt(MatmulArgs args) {
     args.matrix.scales = nullptr;
   }
   start(KernelClass::kMatmulPrompt, [&](const LaunchContext& launch) {
-    if (!context_.device.has_wgmma()) return prompt_matmul_portable(args, launch);
-    const int32_t num_sms = context_.device.num_sms;
-    return prompt_matmul_wgmma(args, plan_prompt_matmul(args, num_sms), num_sms, launch);
+    return prompt_matmul(args, context_.device.has_wgmma(), context_.device.num_sms, launch);
   });
 }
 

@@ -88,10 +88,7 @@ cudaError_t CudaLimitProbe::multiply() const {
                         .out_scale = 1.0F,
                         .num_rows = kSide,
                         .swiglu = false};
-  const LaunchContext launch{.stream = parts_.stream.get()};
-  if (!parts_.device.has_wgmma()) return prompt_matmul_portable(args, launch);
-  const int32_t num_sms = parts_.device.num_sms;
-  return prompt_matmul_wgmma(args, plan_prompt_matmul(args, num_sms), num_sms, launch);
+  return prompt_matmul(args, parts_.device.has_wgmma(), parts_.device.num_sms, {.stream = parts_.stream.get()});
 }
 
 Result<LimitRates> CudaLimitProbe::measure() const {

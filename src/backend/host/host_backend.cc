@@ -164,9 +164,11 @@ Result<void> HostBackend::sample(StepId step, std::span<const SampleRow> rows) {
   // A draw reads the whole vocabulary: 64 of them on one thread would be a good part of a step on many.
   std::vector<Result<SampledToken>> tokens(rows.size());
   try {
-    ops_->for_each_row(latest_.num_rows, [&](int32_t row) {
-      const auto r = static_cast<size_t>(row);
-      tokens[r] = sample_token(row_of_logits(row), rows[r], loaded_->num_tokens);
+    ops_->threads().parallel_for(latest_.num_rows, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const auto r = static_cast<size_t>(row);
+        tokens[r] = sample_token(row_of_logits(static_cast<int32_t>(row)), rows[r], loaded_->num_tokens);
+      }
     });
   } catch (const std::bad_alloc&) {
     return make_error(ErrorCode::kCapacity, name_ + ": out of memory while drawing");

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include "backend/backend.h"
 #include "backend/host/host_model.h"
+#include "base/thread_pool.h"
 #include "model/operators.h"
 
 namespace kipp::host {
@@ -46,9 +46,8 @@ class Operators {
   virtual void stateless_attention(const StatelessAttentionArgs& args) = 0;
   virtual void swiglu(const SwigluArgs& args) = 0;
   virtual void residual_add(const ResidualAddArgs& args) = 0;
-  // What is no operator: `body` for every row in [0, num_rows), on the same threads. Rows have nothing to do with one
-  // another.
-  virtual void for_each_row(int32_t num_rows, const std::function<void(int32_t row)>& body) = 0;
+  // Those that operators run on, for what is no operator.
+  virtual ThreadPool& threads() = 0;
 
   virtual Report report() const = 0;
   virtual const OperatorTable& table() const = 0;

@@ -132,12 +132,6 @@ const OperatorTable& ThreadedOperators::table() const {
   return operator_table();
 }
 
-void ThreadedOperators::for_each_row(int32_t num_rows, const std::function<void(int32_t row)>& body) {
-  threads_.parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) body(static_cast<int32_t>(row));
-  });
-}
-
 Report ThreadedOperators::report() const {
   return {.backend = "oracle", .kernels = {counts_.begin(), counts_.end()}};
 }

@@ -28,7 +28,7 @@ class ThreadedOperators final : public host::Operators {
   void stateless_attention(const host::StatelessAttentionArgs& args) override;
   void swiglu(const SwigluArgs& args) override;             // by element
   void residual_add(const ResidualAddArgs& args) override;  // by element
-  void for_each_row(int32_t num_rows, const std::function<void(int32_t row)>& body) override;
+  ThreadPool& threads() override { return threads_; }
 
   Report report() const override;
   const OperatorTable& table() const override;

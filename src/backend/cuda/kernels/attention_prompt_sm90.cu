@@ -79,7 +79,7 @@ __device__ void clear_rows(uint32_t tile, int32_t first) {
   for (auto row = static_cast<uint32_t>(first) + threadIdx.x / kRowChunks; row < kTilePositions; row += 2) {
     store_shared(tile + chunk_offset(row, threadIdx.x % kRowChunks, kHalfBytes), make_uint4(0, 0, 0, 0));
   }
-  fence_for_products();
+  fence_for_engines();
   __syncwarp();
 }
 
@@ -138,7 +138,7 @@ __device__ void score_tile(float (&scores)[64], uint32_t queries, uint32_t keys)
       product_of_rows<true>(scores, a_part, b_part);
     }
   }
-  commit_products();
+  wgmma_commit();
 }
 
 using Weights = uint32_t[kTilePositions / 16][4];
@@ -149,7 +149,7 @@ __device__ void add_values(float (&sums)[64], const Weights& weights, uint32_t v
   for (uint32_t k = 0; k < kTilePositions / 16; ++k) {
     product_with_columns(sums, weights[k], advance(b, k * 16 * kSwizzleRowBytes));
   }
-  commit_products();
+  wgmma_commit();
 }
 
 // Rows g and g + 8 of a warp's 16; the lanes of a row hold sums over their own columns.
@@ -235,7 +235,7 @@ __device__ void consume(const Ring& ring, const AttentionPromptArgs& args, const
   const int32_t first_row = consumer * 64 + thread / 32 * 16;
   const uint32_t queries = ring.base + kQueriesOffset + static_cast<uint32_t>(consumer) * 2 * kQueryHalfBytes;
   load_queries<kGroup>(queries, args, tile, consumer * 64, thread);
-  fence_for_products();
+  fence_for_engines();
   sync_warpgroup(static_cast<uint32_t>(consumer) + 1);
   const auto release = [&](uint32_t item) {
     if (lane == 0) {
@@ -254,7 +254,7 @@ __device__ void consume(const Ring& ring, const AttentionPromptArgs& args, const
     weigh_tile(scores, softmax, rescale);
   };
   wait_phase(ring.full(0), ring.parity(0));
-  begin_products();
+  wgmma_fence();
   score_tile(scores, queries, ring.tile(0));
   wait_products<0>(scores);
   release(0);
@@ -263,10 +263,10 @@ __device__ void consume(const Ring& ring, const AttentionPromptArgs& args, const
   uint32_t item = 0;  // the last tile of keys
   for (int32_t first = kTilePositions; first < end; first += kTilePositions, item += 2) {
     wait_phase(ring.full(item + 2), ring.parity(item + 2));
-    begin_products();
+    wgmma_fence();
     score_tile(scores, queries, ring.tile(item + 2));
     wait_phase(ring.full(item + 1), ring.parity(item + 1));
-    begin_products();
+    wgmma_fence();
     add_values(values, weights, ring.tile(item + 1));
     wait_products<1>(scores);
     release(item + 2);
@@ -277,7 +277,7 @@ __device__ void consume(const Ring& ring, const AttentionPromptArgs& args, const
     pack_weights(weights, scores);
   }
   wait_phase(ring.full(item + 1), ring.parity(item + 1));
-  begin_products();
+  wgmma_fence();
   add_values(values, weights, ring.tile(item + 1));
   wait_products<0>(values);
   write_output<kGroup>(args, tile, values, softmax, first_row, lane);
@@ -298,14 +298,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     init_barrier(ring.tail(), 1);
   }
-  fence_for_products();
+  fence_for_engines();
   __syncthreads();
   wait_for_previous();
   start_next();
   const PromptTile tile = args.tiles[blockIdx.y];
   const int32_t end = tile.first_position + tile.num_tokens;
   if (threadIdx.x < 128) {
-    give_registers<kProducerRegisters>();
+    lower_registers<kProducerRegisters>();
     if (threadIdx.x < 32) {
       produce(ring, {.map = map,
                      .table = args.kv.block_tables + int64_t{tile.sequence} * args.kv.table_stride,
@@ -313,7 +313,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                      .end = end});
     }
   } else {
-    take_registers<kConsumerRegisters>();
+    raise_registers<kConsumerRegisters>();
     consume<kGroup>(ring, args, tile, end);
   }
 #else

@@ -8,6 +8,8 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/attention_mma.cuh"
+#include "backend/cuda/kernels/hopper.cuh"
+#include "backend/cuda/kernels/wgmma.cuh"
 
 namespace kipp::cuda {
 
@@ -50,11 +52,6 @@ __device__ inline void copy_box(uint32_t target, const CUtensorMap& map, int32_t
       : "memory");
 }
 
-// Makes this thread's writes to shared memory visible to the products that a later barrier lets start.
-__device__ inline void fence_for_products() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
 __device__ inline void store_shared(uint32_t address, const uint4& value) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y), "r"(value.z),
                "r"(value.w)
@@ -64,16 +61,6 @@ __device__ inline void store_shared(uint32_t address, const uint4& value) {
 // A barrier of one warpgroup; 0 is that of __syncthreads().
 __device__ inline void sync_warpgroup(uint32_t barrier) {
   asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
-}
-
-template <uint32_t kRegisters>
-__device__ inline void give_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-
-template <uint32_t kRegisters>
-__device__ inline void take_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
 // An operand at `address`: groups of eight rows are kSwizzleAtomBytes apart. `column_stride` is the distance between
@@ -87,14 +74,6 @@ __device__ inline uint64_t operand(uint32_t address, uint32_t column_stride) {
 // The same operand `bytes` further on.
 __device__ inline uint64_t advance(uint64_t operand, uint32_t bytes) {
   return operand + (bytes >> 4);
-}
-
-__device__ inline void begin_products() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-
-__device__ inline void commit_products() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
 // Waits for all but the last `kPending` committed groups; `results` are then ready.

@@ -149,12 +149,14 @@ __device__ inline void copy_records(uint32_t shared, const CUtensorMap& map, int
       : "memory");
 }
 
-// A thread's stores of boxes from shared to global memory. Writes to shared memory are seen by a store after
-// fence_for_copies() by their threads and a barrier; what it reads may be overwritten after wait_for_reads, and it is
-// done after wait_for_stores.
-__device__ inline void fence_for_copies() {
+// Makes this thread's writes to shared memory visible to what the copy engine and the matrix unit are asked for behind
+// a later barrier.
+__device__ inline void fence_for_engines() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
+
+// A thread's stores of boxes from shared to global memory, of what fence_for_engines() made visible. What a store reads
+// may be overwritten after wait_for_reads, and it is done after wait_for_stores.
 __device__ inline void store_box(const CUtensorMap& map, int32_t column, int32_t row, uint32_t shared) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(column),
                "r"(row), "r"(shared)

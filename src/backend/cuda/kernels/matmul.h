@@ -97,4 +97,7 @@ cudaError_t prompt_matmul_wgmma(const MatmulArgs& args, int32_t tile_tokens, int
 // How many tokens a tile should have.
 int32_t plan_prompt_matmul(const MatmulArgs& args, int32_t num_sms);
 
+// The one of the two that a device takes. num_sms: its multiprocessors.
+cudaError_t prompt_matmul(const MatmulArgs& args, bool has_wgmma, int32_t num_sms, const LaunchContext& context);
+
 }  // namespace kipp::cuda

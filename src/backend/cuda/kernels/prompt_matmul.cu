@@ -183,7 +183,7 @@ class Output {
         *reinterpret_cast<float*>(piece + place(token, g / 4) + g % 4 * 4) = low_row * args_.out_scale;
         *reinterpret_cast<float*>(piece + place(token, g / 4 + 2) + g % 4 * 4) = high_row * args_.out_scale;
       }
-      fence_for_copies();
+      fence_for_engines();
       __syncwarp();
       if (lane_ == 0) {
         send(first_row, first_token + p * kSumTokens, piece);
@@ -207,7 +207,7 @@ class Output {
       asm volatile("st.shared.b16 [%0], %1;" ::"r"(first + place(token, warp_)), "h"(__half_as_ushort(value))
                    : "memory");
     }
-    fence_for_copies();
+    fence_for_engines();
     wait_at_barrier(1 + half_, 128);
     if (warp_ != 0 || lane_ != 0) return;
     for (int32_t t = 0; t < tokens; t += kGatedTokens) send(first_column, first_token + t, shared_ + t * kRowBytes);
@@ -379,6 +379,11 @@ cudaError_t prompt_matmul_wgmma(const MatmulArgs& args, int32_t tile_tokens, int
     case 256: return run<256>(args, num_sms, context);
     default: return cudaErrorInvalidValue;
   }
+}
+
+cudaError_t prompt_matmul(const MatmulArgs& args, bool has_wgmma, int32_t num_sms, const LaunchContext& context) {
+  return has_wgmma ? prompt_matmul_wgmma(args, plan_prompt_matmul(args, num_sms), num_sms, context)
+                   : prompt_matmul_portable(args, context);
 }
 
 }  // namespace kipp::cuda
