@@ -171,9 +171,11 @@ class CudaOverlapTest : public CudaTest {
 };
 
 TEST_F(CudaOverlapTest, GeneratedRowsHaveTheBitsOfKernelsInTurn) {
-  for (const int32_t num_rows : {1, 2, 3, 4, 5, 8, 9, 24, 64, 70}) {
-    check(WeightType::kBf16, num_rows, false);
-    if (HasFatalFailure()) return;
+  for (const WeightType type : {WeightType::kBf16, WeightType::kQ8_0, WeightType::kAffine4Gs32}) {
+    for (const int32_t num_rows : {1, 2, 3, 4, 5, 8, 9, 24, 64, 70}) {
+      check(type, num_rows, false);
+      if (HasFatalFailure()) return;
+    }
   }
 }
 
