@@ -3,13 +3,15 @@
 
 For each checkpoint and scheme: makes the synthetic twin, runs `kipp bench` on it (which measures memory and matrix unit
 around every figure), and deletes the twin. Then, with torch, the memory again, cuBLAS on the checkpoints' shapes, and
-Transformers as the peer. One command need not do all of it: each adds to the record in --output, and what it measures
-again takes the place of what was there.
+the peers: Transformers, and llama.cpp on the same weights. One command need not do all of it: each adds to the record
+in --output, and what it measures again takes the place of what was there.
 
     python bench/cuda_roofline.py --kipp build/release/bin/kipp --output bench/results/cuda-h200-roofline.json \\
         --checkpoints qwen3-0.6b,qwen3-4b --schemes bf16 --groups short,long,many
     python bench/cuda_roofline.py --output bench/results/cuda-h200-roofline.json --parts limits,transformers \\
         --checkpoints qwen3-0.6b,qwen3-4b
+    python bench/cuda_roofline.py --output bench/results/cuda-h200-roofline.json --parts llama.cpp \\
+        --llama-cpp llama.cpp/build/bin --groups short,long,many
     python bench/cuda_roofline.py --output bench/results/cuda-h200-roofline.json --parts none \\
         --plot docs/cuda-roofline.png
 """
@@ -25,6 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from llama_cpp_peer import LlamaCppPeer
 from provenance import ROOT, gpu_facts, machine, source
 
 sys.path.append(str(ROOT))
@@ -35,19 +38,22 @@ from tools.artifact import artifact_file_name
 from tools.checkpoints import CHECKPOINT_IDS, find_checkpoint
 from tools.weight_schemes import SCHEMES
 
-PARTS = ("kipp", "limits", "transformers")
+PARTS = ("kipp", "limits", "transformers", "llama.cpp")
 # One run of `kipp bench` each: the model is opened once, with memory for its own cases.
 GROUPS = {
     "short": ["--prefill", "2048", "--depth", "128"],
     "long": ["--prefill", "16384", "--depth", "16384"],
     "many": ["--prefill", "0", "--depth", "1024", "--batch", "8,32,64"],
 }
+PEER_KEYS = ("engine", "checkpoint", "scheme", "kind", "tokens", "depth", "batch", "mode")
 PROTOCOL = (
     "kipp bench: one warm-up, then the repetitions, the limits measured before, between and after them; shares are of "
     "the larger of the two around a repetition; no token is drawn unless a case says so. Limits besides: torch's sum "
     "and copy, cuBLAS in BF16 through torch.mm, means of several calls between two events. Transformers: BF16 weights "
     "from its own initialisation, SDPA; a prompt in one eager call, one sequence decoding greedily by a compiled step "
-    "on a static cache, and eagerly. Each entry says when and from which commit; all on the GPU that the record names"
+    "on a static cache, and eagerly. llama.cpp: its own llama-bench and llama-batched-bench on an export of the same "
+    "twin, all layers on the GPU, flash attention on. Each entry says when and from which commit; all on the GPU that "
+    "the record names"
 )
 
 
@@ -170,9 +176,29 @@ def measure_transformers(arguments: argparse.Namespace, record: dict[str, Any]) 
     record["versions"] |= {"torch": torch.__version__, "transformers": transformers.__version__}
     for one in arguments.checkpoints:
         for figure in transformers_figures(find_checkpoint(one), arguments.repetitions):
-            merge(record["peers"], {**figure, "utc": now()}, ("engine", "checkpoint", "kind", "mode"))
+            merge(record["peers"], {**figure, "utc": now()}, PEER_KEYS)
         torch.cuda.empty_cache()
         write_record(record, arguments.output)
+
+
+def measure_llama_cpp(arguments: argparse.Namespace, record: dict[str, Any]) -> None:
+    if arguments.llama_cpp is None:
+        raise SystemExit("--llama-cpp is needed for --parts llama.cpp")
+    for checkpoint in arguments.checkpoints:
+        for scheme in arguments.schemes:
+            with Twin(arguments, checkpoint, scheme) as artifact:
+                export = artifact.with_name(f"llama-cpp-{artifact.name}")
+                run([sys.executable, "-m", "tools.export_llama_cpp", "--model", str(artifact), "--allow-synthetic",
+                     "--output", str(export)])
+                try:
+                    peer = LlamaCppPeer(arguments.llama_cpp.resolve(), export, arguments.repetitions)
+                    for group in arguments.groups:
+                        for figure in peer.figures(group):
+                            merge(record["peers"], {"engine": "llama.cpp", "checkpoint": checkpoint, "scheme": scheme,
+                                                    **figure, "utc": now()}, PEER_KEYS)
+                        write_record(record, arguments.output)
+                finally:
+                    export.unlink(missing_ok=True)
 
 
 def listed(name: str, allowed: tuple[str, ...]) -> Any:
@@ -196,6 +222,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--parts", type=parse_parts, default=["kipp"], metavar="P,P",
                         help=f"of {', '.join(PARTS)}; or none (default: kipp)")
     parser.add_argument("--kipp", type=Path, help="the kipp program (release build)")
+    parser.add_argument("--llama-cpp", type=Path, metavar="DIR",
+                        help="folder of llama.cpp's programs llama-bench and llama-batched-bench, built with CUDA")
     parser.add_argument("--checkpoints", type=listed("checkpoints", CHECKPOINT_IDS), default=["qwen3-4b"],
                         metavar="ID,ID", help="(default: qwen3-4b)")
     parser.add_argument("--schemes", type=listed("schemes", tuple(SCHEMES)), default=["bf16"], metavar="S,S",
@@ -224,7 +252,8 @@ def main(argv: list[str] | None = None) -> int:
     record = read_record(arguments.output)
     if arguments.parts:
         check_gpu(record, gpu_facts(arguments.device))
-    for part, measure in zip(PARTS, (measure_kipp, measure_limits, measure_transformers), strict=True):
+    measures = (measure_kipp, measure_limits, measure_transformers, measure_llama_cpp)
+    for part, measure in zip(PARTS, measures, strict=True):
         if part in arguments.parts:
             measure(arguments, record)
     for row in table(record):

@@ -31,6 +31,8 @@ GOAL = ("goal", "|", (13, 2), "black")
 PEERS = {
     "compiled, static cache": ("Transformers, compiled", "D", (6, 1), "#c98b3f"),
     "eager": ("Transformers, eager", "o", (6, 1), "#a33b3b"),
+    "default": ("llama.cpp", "s", (6, 1), "#4a4a4a"),
+    "ubatch 2048": ("llama.cpp", "s", (6, 1), "#4a4a4a"),
 }
 
 

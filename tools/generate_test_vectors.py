@@ -169,7 +169,7 @@ def write_bound(output: Path, dtype: str) -> float | None:
 
 def write_vectors(source: ReferenceSource, prompts: list[Prompt], arguments: argparse.Namespace) -> None:
     from tools.reference_loss import Bf16Vectors, Loss, loss_of
-    from tools.reference_model import DTYPES, load_reference, observe
+    from tools.reference_model import DTYPES, final_hidden_with_rounded_kv, load_reference, observe
 
     output: Path = arguments.output
     output.mkdir(parents=True, exist_ok=True)
@@ -177,7 +177,7 @@ def write_vectors(source: ReferenceSource, prompts: list[Prompt], arguments: arg
     model = load_reference(source, arguments.device, DTYPES[arguments.dtype])
     num_tokens = source.num_tokens
     bound = write_bound(output, arguments.dtype)
-    entries, total = [], Loss()
+    entries, total, rounding, worst_prompt = [], Loss(), Loss(), 0.0
     for prompt in tqdm(prompts, desc="prompts", disable=None):
         seen = observe(model, prompt.ids, prompt.logit_positions, prompt.tap_positions, num_tokens)
         if not np.isfinite(seen.final_hidden).all():
@@ -197,10 +197,16 @@ def write_vectors(source: ReferenceSource, prompts: list[Prompt], arguments: arg
             loss = loss_of(model.lm_head, seen.final_hidden, bf16.final_hidden(prompt.name, prompt.ids))
             entries[-1]["loss_against_bf16"] = loss.facts()
             total.add(loss)
+        if arguments.dtype == "float32":
+            cost = loss_of(model.lm_head, final_hidden_with_rounded_kv(model, prompt.ids), seen.final_hidden)
+            entries[-1]["kv_rounding"] = cost.facts()
+            rounding.add(cost)
+            worst_prompt = max(worst_prompt, cost.nmse)
     write_manifest(source, output, {
         "reference": reference_facts(arguments),
         "nmse_max": bound,
         "loss_against_bf16": {"manifest_sha256": bf16.manifest_sha256, **total.facts()} if bf16 else None,
+        "kv_rounding": {**rounding.facts(), "worst_prompt_nmse": worst_prompt} if rounding.num_positions else None,
     }, entries)
 
 

@@ -1,7 +1,7 @@
-"""What a quantised scheme costs: the reference on its weights beside the reference on the BF16 weights.
+"""What a quantised scheme costs, or rounding K and V: one run of the reference beside another.
 
 The head is the same BF16 matrix in every scheme, so that the final hidden states of both, as vectors hold them, give
-all logits. Nothing here is about an engine: it is the loss of the weights alone.
+all logits. Nothing here is about an engine: it is the loss of the weights, or of the rounding, alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 64  # 78 MB of FP64 logits from each side
 
 @dataclasses.dataclass
 class Loss:
-    """Over positions; NMSE = Σ(a−b)² / Σb² over the whole vocabulary in double, b of the BF16 weights."""
+    """Over positions; NMSE = Σ(a−b)² / Σb² over the whole vocabulary in double, b of the better run."""
 
     errors: float = 0.0
     squares: float = 0.0
@@ -38,8 +38,12 @@ class Loss:
         self.num_equal_argmax += other.num_equal_argmax
         self.num_positions += other.num_positions
 
+    @property
+    def nmse(self) -> float:
+        return self.errors / self.squares
+
     def facts(self) -> dict[str, object]:
-        return {"nmse": self.errors / self.squares, "worst_nmse": self.worst_nmse,
+        return {"nmse": self.nmse, "worst_nmse": self.worst_nmse,
                 "argmax_equal": self.num_equal_argmax, "positions": self.num_positions}
 
 
@@ -79,13 +83,13 @@ def _read(file: SafetensorsFile, name: str, dtype: type) -> np.ndarray:
 
 
 @torch.no_grad()
-def loss_of(head: torch.nn.Module, found: np.ndarray, bf16: np.ndarray) -> Loss:
+def loss_of(head: torch.nn.Module, found: np.ndarray, better: np.ndarray) -> Loss:
     """Of one prompt; both [T][hidden], the inputs of the head."""
     loss = Loss()
     weight = head.weight
     for start in range(0, len(found), ROWS_AT_ONCE):
         a, b = (head(torch.from_numpy(np.ascontiguousarray(rows[start : start + ROWS_AT_ONCE]))
-                     .to(weight.device, weight.dtype)).double() for rows in (found, bf16))
+                     .to(weight.device, weight.dtype)).double() for rows in (found, better))
         errors, squares = (a - b).square().sum(dim=1), b.square().sum(dim=1)
         loss.add(Loss(float(errors.sum()), float(squares.sum()), float((errors / squares).max()),
                       int((a.argmax(dim=1) == b.argmax(dim=1)).sum()), len(a)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import Any
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic cuBLAS; must be set before CUDA starts
 
 import numpy as np
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import DynamicCache, Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
 from tools.checkpoints import HEAD_DIM, NUM_KV_HEADS, RMS_NORM_EPSILON, VOCAB_SIZE
@@ -117,6 +118,23 @@ def observe(model: Qwen3ForCausalLM, ids: list[int], logit_positions: list[int],
     logits = model.lm_head(hidden[logit_positions]).float().cpu().numpy()
     greedy = _greedy(model, hidden[-1:], output.past_key_values, num_tokens)
     return Observation(hidden.float().cpu().numpy(), logits.reshape(-1, VOCAB_SIZE), residuals, greedy)
+
+
+class _RoundedCache(DynamicCache):
+    """K (after RoPE) and V to the nearest BF16 before anything reads them, as Kipp's cache stores them."""
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any,
+               **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        rounded = (states.to(torch.bfloat16).to(states.dtype) for states in (key_states, value_states))
+        return super().update(*rounded, *args, **kwargs)
+
+
+@torch.no_grad()
+def final_hidden_with_rounded_kv(model: Qwen3ForCausalLM, ids: list[int]) -> np.ndarray:
+    """[T][hidden]: observe()'s final_hidden if nothing but K and V were rounded. What the storage of K and V costs."""
+    device = model.lm_head.weight.device
+    output = model.model(input_ids=torch.tensor([ids], device=device), past_key_values=_RoundedCache(), use_cache=True)
+    return output.last_hidden_state[0].float().cpu().numpy()
 
 
 def _greedy(model: Qwen3ForCausalLM, last_hidden: torch.Tensor, cache: object, num_tokens: int) -> np.ndarray:

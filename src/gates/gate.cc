@@ -62,8 +62,21 @@ void PhaseRecord::fail_all(std::string_view where, const std::vector<std::string
   }
 }
 
+namespace {
+
+double kv_rounding(const VectorSet& vectors, std::string_view figure) {
+  const Json* found = vectors.kv_rounding.is_null() ? nullptr : vectors.kv_rounding.find(figure);
+  return found == nullptr ? 0.0 : kKvRoundingFactor * found->as_double().value_or(0.0);
+}
+
+}  // namespace
+
 double phase1_bound(const VectorSet& vectors) {
-  return vectors.nmse_max.value_or(kPhase1Nmse);
+  return vectors.nmse_max.value_or(std::max(kPhase1Nmse, kv_rounding(vectors, "worst_prompt_nmse")));
+}
+
+double phase1_row_bound(const VectorSet& vectors) {
+  return std::max(kWorstRowFactor * vectors.nmse_max.value_or(kPhase1Nmse), kv_rounding(vectors, "worst_nmse"));
 }
 
 }  // namespace kipp::gates

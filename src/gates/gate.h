@@ -91,7 +91,15 @@ inline constexpr double kPhase1UnroundedNmse = 1e-8;
 inline constexpr double kAgainstOracleNmse = 1e-4;
 // At high precision and with K and V in FP32 on both sides, only the order of FP32 sums is left.
 inline constexpr double kHighPrecisionNmse = 1e-8;
+// Where rounding K and V alone leads the reference so far that 5e-5 leaves it no room, the backend may be off by this
+// many times that: it rounds the same numbers, so that what it adds of its own is what the factor leaves.
+inline constexpr double kKvRoundingFactor = 1.5;
+// The vectors' own, or kPhase1Nmse, or kKvRoundingFactor times what rounding K and V cost the reference at its worst
+// prompt, whichever is larger.
 double phase1_bound(const VectorSet& vectors);
+// Of a single row: kWorstRowFactor times the vectors' own or kPhase1Nmse, or kKvRoundingFactor times what rounding K
+// and V cost the reference at its worst row.
+double phase1_row_bound(const VectorSet& vectors);
 
 // Tokenizer, metadata and reference ids; the artifact against the registry is the loader's work (GateInput::open).
 Result<PhaseRecord> run_phase0(const GateInput& input);

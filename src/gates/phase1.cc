@@ -161,7 +161,7 @@ void judge_layers(const PromptVectors& prompt, const PromptOutcome& outcome, dou
 void judge(const GateInput& input, const PromptVectors& prompt, const PromptOutcome& outcome, PhaseRecord& record) {
   const double bound = phase1_bound(input.vectors);
   // Near ties are judged over all prompts.
-  const Bounds bounds{.nmse = bound, .worst_nmse = kWorstRowFactor * bound, .near_tie_share = 1.0};
+  const Bounds bounds{.nmse = bound, .worst_nmse = phase1_row_bound(input.vectors), .near_tie_share = 1.0};
   record.fail_all(prompt.name, violations(outcome.rounded, bounds));
   const double unrounded_bound = phase1_unrounded_bound(input);
   record.fail_all(prompt.name + " (K and V in FP32)",
@@ -252,8 +252,11 @@ Result<PhaseRecord> run_phase1(const GateInput& input) {
   record.fail_all("all prompts",
                   violations(rounded, {.nmse = bound, .near_tie_share = input.is_twin() ? kNearTieShareOfTwins : 0.0}));
   record.details.set("bound", Json::number(bound));
-  record.details.set("bound_of_a_row", Json::number(kWorstRowFactor * bound));
+  record.details.set("bound_of_a_row", Json::number(phase1_row_bound(input.vectors)));
   record.details.set("bound_kv_unrounded", Json::number(phase1_unrounded_bound(input)));
+  if (!input.vectors.kv_rounding.is_null()) {
+    record.details.set("kv_rounding_of_the_reference", input.vectors.kv_rounding);
+  }
   record.details.set("logits", to_json(rounded));
   record.details.set("logits_kv_unrounded", to_json(unrounded));
   report_loss(input, record);

@@ -187,7 +187,8 @@ Result<void> Placement::check_batched() {
   return {};
 }
 
-// Copies of all prompts token by token in common steps, as generated rows; the first step also takes a whole prompt.
+// Copies of all prompts token by token in common steps, as generated rows; the first step also takes a whole prompt,
+// and towards the end one copy after the other leaves, so that every number of rows occurs.
 Result<void> Placement::check_decoded_together() {
   const std::vector<PromptVectors>& prompts = input_.vectors.prompts;
   const size_t num_sequences = kCopies * prompts.size();
@@ -205,7 +206,8 @@ Result<void> Placement::check_decoded_together() {
     std::vector<size_t> sequence_of;
     for (size_t i = 0; i < num_sequences; ++i) {
       const std::vector<int32_t>& ids = prompts[i % prompts.size()].ids;
-      if (position < ids.size()) {
+      const size_t end = kDecodedTogether - std::min(i, kDecodedTogether - 1);
+      if (position < std::min(ids.size(), end)) {
         requests.push_back({&sessions[i], std::span(ids).subspan(position, 1), {&kHeadRow, 1}, true});
         sequence_of.push_back(i);
       }

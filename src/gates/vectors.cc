@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -178,31 +179,57 @@ Result<void> check_bound(const std::filesystem::path& path, const Json& manifest
   return {};
 }
 
-// The manifest's scheme is read already.
-Result<Json> read_loss(const std::filesystem::path& path, const Json& manifest, const VectorSet& set) {
-  constexpr const char* kField = "loss_against_bf16";
-  const Json* loss = manifest.find(kField);
-  if (loss == nullptr || loss->is_null()) {
+// An object of the manifest that says how far one run of the reference lies from another. Null if there is none.
+Result<Json> read_distance(const std::filesystem::path& path, const Json& manifest, const char* field,
+                           std::initializer_list<const char*> figures) {
+  const Json* distance = manifest.find(field);
+  if (distance == nullptr || distance->is_null()) {
     return Json();
   }
-  if (set.quant_scheme == "bf16") {
-    return invalid(path, fmt::format("{}: expected none of vectors of BF16 weights", kField));
-  }
-  for (const char* figure : {"nmse", "worst_nmse"}) {
-    const Json* value = loss->find(figure);
+  for (const char* figure : figures) {
+    const Json* value = distance->find(figure);
     if (value == nullptr || !(value->as_double().value_or(-1.0) >= 0.0)) {
-      return invalid(path, fmt::format("{}.{}: expected a number that is not negative", kField, figure));
+      return invalid(path, fmt::format("{}.{}: expected a number that is not negative", field, figure));
     }
   }
-  const auto count = [loss](const char* figure) {
-    const Json* value = loss->find(figure);
+  const auto count = [distance](const char* figure) {
+    const Json* value = distance->find(figure);
     return value == nullptr ? std::nullopt : value->as_uint64();
   };
   if (!count("positions") || !count("argmax_equal") || *count("argmax_equal") > *count("positions")) {
-    return invalid(path,
-                   fmt::format("{}: expected argmax_equal and positions, the first not above the second", kField));
+    return invalid(path, fmt::format("{}: expected argmax_equal and positions, the first not above the second", field));
   }
-  return *loss;
+  return *distance;
+}
+
+// The manifest's scheme is read already.
+Result<Json> read_loss(const std::filesystem::path& path, const Json& manifest, const VectorSet& set) {
+  constexpr const char* kField = "loss_against_bf16";
+  KIPP_ASSIGN(Json loss, read_distance(path, manifest, kField, {"nmse", "worst_nmse"}));
+  if (!loss.is_null() && set.quant_scheme == "bf16") {
+    return invalid(path, fmt::format("{}: expected none of vectors of BF16 weights", kField));
+  }
+  return loss;
+}
+
+// It widens the bound of Phase 1, and so must be plausible, and of a reference that does not round anything else.
+Result<Json> read_kv_rounding(const std::filesystem::path& path, const Json& manifest, const VectorSet& set) {
+  constexpr const char* kField = "kv_rounding";
+  KIPP_ASSIGN(Json rounding, read_distance(path, manifest, kField, {"nmse", "worst_nmse", "worst_prompt_nmse"}));
+  if (rounding.is_null()) {
+    return rounding;
+  }
+  const Json* dtype = set.reference.find("dtype");
+  if (dtype == nullptr || dtype->as_string() != "float32") {
+    return invalid(path, fmt::format("{}: expected none but of a reference in float32", kField));
+  }
+  const double worst = rounding.find("worst_prompt_nmse")->as_double().value_or(NAN);
+  if (!(worst <= kMostKvRounding)) {
+    return invalid(path, fmt::format("{}.worst_prompt_nmse: expected at most {}, found {}: rounding K and V leads this "
+                                     "checkpoint too far for the bounds of the gates",
+                                     kField, kMostKvRounding, worst));
+  }
+  return rounding;
 }
 
 }  // namespace
@@ -235,6 +262,7 @@ Result<VectorSet> load_vectors(const std::filesystem::path& folder, const Dimens
   KIPP_ASSIGN(set.nmse_max, load_bound(folder / "nmse-max.txt"));
   KIPP_TRY(check_bound(path, *manifest, set));
   KIPP_ASSIGN(set.loss_against_bf16, read_loss(path, *manifest, set));
+  KIPP_ASSIGN(set.kv_rounding, read_kv_rounding(path, *manifest, set));
   if (!set.has_reference() && (set.nmse_max || !set.loss_against_bf16.is_null())) {
     return invalid(path, "nmse_max and loss_against_bf16 say what a reference is like, and `reference` is null");
   }

@@ -27,6 +27,9 @@ struct PromptVectors {
   std::vector<int32_t> greedy;           // [8] ids that follow the prompt, or empty
 };
 
+// Of a prompt. More is no reference for gates: a fault in one row's positions or blocks costs that row from 1.9e-3 on.
+inline constexpr double kMostKvRounding = 5e-4;
+
 struct VectorSet {
   std::string checkpoint_id;
   std::string repository;
@@ -39,13 +42,17 @@ struct VectorSet {
   // Of quantised weights: how far they lead the reference from the BF16 weights (nmse, worst_nmse, argmax_equal,
   // positions, manifest_sha256 of the vectors compared with). Null where the manifest does not say.
   Json loss_against_bf16;
+  // How far rounding K and V to BF16, as the cache stores them, leads the reference in FP32 itself (nmse, worst_nmse,
+  // worst_prompt_nmse, argmax_equal, positions). Null where the manifest does not say.
+  Json kv_rounding;
   std::vector<PromptVectors> prompts;
 
   bool has_reference() const { return !reference.is_null(); }
 };
 
 // Reads manifest.json and every file that it names, and checks hashes, shapes, ids, positions, that values are finite,
-// that a bound is one that the manifest announces, and that a loss is one of quantised weights. Errors: kNotFound, kIo;
+// that a bound is one that the manifest announces, that a loss is one of quantised weights, and that rounding K and V
+// was measured on a reference in FP32 and cost at most kMostKvRounding. Errors: kNotFound, kIo;
 // kInvalidArtifact naming file and field, expected and found.
 Result<VectorSet> load_vectors(const std::filesystem::path& folder, const Dimensions& dimensions);
 

@@ -15,6 +15,7 @@ from kipp_process import Kipp
 
 sys.path.append(str(ROOT / "bench"))
 from cuda_roofline import Twin, check_gpu, empty_record, kipp_command, merge, parse, read_record, write_record
+from llama_cpp_peer import LlamaCppPeer
 from prompt_products import products_of, prompt_of
 from roofline_figures import draw, table
 
@@ -100,7 +101,8 @@ def test_a_record_is_of_one_gpu() -> None:
 def test_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     wanted = parse(["--output", "x.json", "--parts", "none", "--checkpoints", "qwen3-0.6b,qwen3-32b"])
     assert wanted.parts == [] and wanted.checkpoints == ["qwen3-0.6b", "qwen3-32b"]
-    for wrong in (["--parts", "kip"], ["--schemes", "bf16,q4"], ["--groups", ""], ["--repetitions", "0"]):
+    for wrong in (["--parts", "kip"], ["--parts", "llama"], ["--schemes", "bf16,q4"], ["--groups", ""],
+                  ["--repetitions", "0"]):
         with pytest.raises(SystemExit):
             parse(["--output", "x.json", *wrong])
         assert wrong[0] in capsys.readouterr().err
@@ -124,6 +126,53 @@ def test_a_twin_that_was_there_is_kept(tmp_path: Path) -> None:
     with Twin(arguments, "kipp-demo", "bf16"):
         pass
     assert path.read_text(encoding="utf-8") == "mine"
+
+
+def llama_cpp_programs(folder: Path, backend: str) -> Path:
+    """Two programs that answer as llama.cpp's do (the fields that are read, and a line of its log)."""
+    run = {"build_commit": "abc", "build_number": 7, "gpu_info": "G", "backends": backend, "type_k": "f16",
+           "type_v": "f16", "n_prompt": 0, "n_gen": 128, "n_depth": 0, "n_ubatch": 512,
+           "samples_ts": [10.0, 30.0, 20.0]}
+    script = f"""#!{sys.executable}
+import json, sys
+flags = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+run = {run!r}
+if "-npp" in flags:
+    print("a line of the log")
+    for batch in flags["-npl"].split(","):
+        print(json.dumps({{"pp": int(flags["-npp"]), "pl": int(batch), "tg": 64, "speed_tg": 100.0 * int(batch)}}))
+elif flags["-p"] != "0":
+    print(json.dumps([run | {{"n_prompt": int(flags["-p"]), "n_gen": 0, "n_ubatch": int(one)}}
+                      for one in flags["-ub"].split(",")]))
+else:
+    print(json.dumps([run | {{"n_depth": int(flags["-d"])}}]))
+"""
+    for name in ("llama-bench", "llama-batched-bench"):
+        (folder / name).write_text(script, encoding="utf-8")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def test_llama_cpp_beside_kipp(tmp_path: Path) -> None:
+    peer = LlamaCppPeer(llama_cpp_programs(tmp_path, "CUDA"), tmp_path / "m.gguf", 3)
+    figures = [*peer.figures("short"), *peer.figures("long"), *peer.figures("many")]
+    record = record_of(decode(40.0, 0.8), prefill(1000.0), decode(900.0, 0.9, depth=1024, batch=8))
+    record["peers"] = [{"engine": "llama.cpp", "checkpoint": "qwen3-4b", "scheme": "bf16", **one} for one in figures]
+    assert [(one["kind"], one.get("tokens"), one.get("depth"), one.get("batch"), one["mode"]) for one in figures] == [
+        ("prefill", 2048, None, None, "default"), ("prefill", 2048, None, None, "ubatch 2048"),
+        ("decode", None, 128, 1, "default"), ("prefill", 16384, None, None, "default"),
+        ("prefill", 16384, None, None, "ubatch 2048"), ("decode", None, 16384, 1, "default"),
+        ("decode", None, 1024, 8, "default"), ("decode", None, 1024, 32, "default"),
+        ("decode", None, 1024, 64, "default")]
+    alone, together, prompt = table(record)
+    assert alone["peers"]["default"] == {"engine": "llama.cpp", "tokens_per_second": 20.0, "share": pytest.approx(0.4)}
+    assert together["peers"]["default"]["tokens_per_second"] == 800.0
+    assert set(prompt["peers"]) == {"default", "ubatch 2048"}
+
+
+def test_llama_cpp_that_fell_back_to_the_processor_is_no_peer(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="to run on CUDA, found CPU"):
+        LlamaCppPeer(llama_cpp_programs(tmp_path, "CPU"), tmp_path / "m.gguf", 3).figures("short")
 
 
 def test_a_whole_run_on_the_cpu(demo: Kipp, tmp_path: Path) -> None:

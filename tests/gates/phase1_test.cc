@@ -108,6 +108,18 @@ TEST(Phase1, NoticesTamperedWeightsAndTheirLayer) {
   EXPECT_THAT(failures, Contains(HasSubstr("hi: NMSE")));
 }
 
+// The record says what rounding cost the reference, and a backend that is off by more than that still fails.
+TEST(Phase1, RoundingInTheReferenceExcusesNoOtherFault) {
+  GateInput input = short_input();
+  input.vectors.kv_rounding =
+      Json::object({{"worst_nmse", Json::number(1e-3)}, {"worst_prompt_nmse", Json::number(4e-4)}});
+  for (float& value : input.vectors.prompts[0].final_hidden) value *= 1.02F;  // NMSE 4e-4, within 1.5 times that
+  const auto failures = failures_of(input);
+  EXPECT_THAT(failures, Contains(HasSubstr("(K and V in FP32): NMSE")));
+  for (float& value : input.vectors.prompts[0].final_hidden) value *= 1.02F;
+  EXPECT_THAT(failures_of(input), Contains(HasSubstr("exceeds 0.0006")));
+}
+
 TEST(Phase1, UsesTheVectorsOwnBound) {
   GateInput input = short_input();
   input.vectors.nmse_max = 1e-12;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "gates/gate.h"
 #include "gates/vector_writer.h"
 
 namespace kipp::gates {
@@ -261,6 +262,33 @@ TEST(LoadVectors, RefusesALossThatMakesNoSense) {
   expect_refused(with_loss("q8_0", loss_json("0.01", "-0.5", "3", "4")), "loss_against_bf16.worst_nmse");
   expect_refused(with_loss("q8_0", loss_json("0.01", "0.05", "5", "4")), "the first not above the second");
   expect_refused(with_loss("q8_0", loss_json("0.01", "0.05", "3.5", "4")), "argmax_equal and positions");
+}
+
+// The manifest's kv_rounding of a set whose reference has this dtype.
+Result<VectorSet> with_kv_rounding(const char* dtype, const char* worst_prompt) {
+  Json rounding = loss_json("4e-5", "3e-4", "4", "4");
+  if (worst_prompt != nullptr) {
+    rounding.set("worst_prompt_nmse", Json::number_literal(worst_prompt));
+  }
+  return round_trip([dtype](VectorSet& set) { set.reference = Json::object({{"dtype", Json::string(dtype)}}); },
+                    [&](Json& manifest) { manifest.set("kv_rounding", rounding); });
+}
+
+TEST(LoadVectors, RoundingThatCostsTheReferenceMuchWidensTheBoundOfPhase1) {
+  const auto set = with_kv_rounding("float32", "8e-5");
+  ASSERT_TRUE(set.has_value()) << set.error().message;
+  EXPECT_DOUBLE_EQ(phase1_bound(*set), 1.5 * 8e-5);
+  EXPECT_DOUBLE_EQ(phase1_row_bound(*set), 5e-4);  // 1.5 times its worst row is less
+  const auto little = with_kv_rounding("float32", "3e-5");
+  ASSERT_TRUE(little.has_value()) << little.error().message;
+  EXPECT_DOUBLE_EQ(phase1_bound(*little), 5e-5);
+}
+
+TEST(LoadVectors, RefusesRoundingThatMakesNoSense) {
+  expect_refused(with_kv_rounding("bfloat16", "8e-5"), "kv_rounding: expected none but of a reference in float32");
+  expect_refused(with_kv_rounding("float32", "6e-4"), "kv_rounding.worst_prompt_nmse: expected at most 0.0005");
+  expect_refused(with_kv_rounding("float32", "-1"), "kv_rounding.worst_prompt_nmse: expected a number");
+  expect_refused(with_kv_rounding("float32", nullptr), "kv_rounding.worst_prompt_nmse: expected a number");
 }
 
 TEST(LoadVectors, RefusesABrokenBound) {

@@ -180,6 +180,38 @@ def test_manifest_and_tensors(generated: dict[str, Path]) -> None:
 
 
 @pytest.mark.torch
+def test_what_rounding_k_and_v_costs_the_reference(generated: dict[str, Path]) -> None:
+    """Rounded by hand inside attention itself, on the way from RoPE and V's product: the same hidden states."""
+    from transformers.models.qwen3 import modeling_qwen3
+
+    from tools.reference_model import final_hidden_with_rounded_kv, load_reference, torch
+
+    model = load_reference(open_source(generated["model"], None), "cpu", torch.float32)
+    eager, ids = modeling_qwen3.eager_attention_forward, [5, 151935, 0, 7]
+
+    def rounding(module: object, query: object, key: torch.Tensor, value: torch.Tensor, *rest: object,
+                 **named: object) -> object:
+        return eager(module, query, key.bfloat16().float(), value.bfloat16().float(), *rest, **named)
+
+    found = final_hidden_with_rounded_kv(model, ids)
+    exact = load_file(generated["artifact"] / "ids.safetensors")["final_hidden"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(modeling_qwen3, "eager_attention_forward", rounding)
+        with torch.no_grad():
+            expected = model.model(input_ids=torch.tensor([ids])).last_hidden_state[0].numpy()
+    assert np.array_equal(found, expected)
+    assert not np.array_equal(found, exact)
+    manifest = json.loads((generated["artifact"] / "manifest.json").read_bytes())
+    entry = next(each["kv_rounding"] for each in manifest["prompts"] if each["name"] == "ids")
+    with GgufFile(generated["model"]) as file:
+        head = widen(np.frombuffer(file.read("output.weight", 0, VOCAB_SIZE * 64), "<u2")).reshape(VOCAB_SIZE, 32)
+    a, b = (hidden.astype(np.float64) @ head.astype(np.float64).T for hidden in (found, exact))
+    assert entry["nmse"] == pytest.approx(np.sum((a - b) ** 2) / np.sum(b**2), rel=1e-3)
+    assert manifest["kv_rounding"]["worst_prompt_nmse"] == max(
+        each["kv_rounding"]["nmse"] for each in manifest["prompts"])
+
+
+@pytest.mark.torch
 def test_greedy_ids_by_cache_equal_recomputation(generated: dict[str, Path], tmp_path: Path) -> None:
     """The greedy path comes from cached steps; whole recomputations must choose the same."""
     ids = [13048, 220, 99489]
@@ -205,6 +237,7 @@ def test_a_bf16_reference_brings_its_own_bound(generated: dict[str, Path], tmp_p
     assert vectors["ids"].tolist() == [13048, 220]
     assert vectors["logit_positions"].tolist() == [0, 1]
     exact = load_file(generated["artifact"] / "short.safetensors")["final_hidden"][:2]
+    assert json.loads((tmp_path / "v" / "manifest.json").read_bytes())["kv_rounding"] is None
     assert 1e-9 < ((vectors["final_hidden"] - exact) ** 2).sum() / (exact**2).sum() < 1e-3
     assert generate_test_vectors.main([*arguments, "--dtype", "float32"]) == 0  # into the same folder
     assert not (tmp_path / "v" / "nmse-max.txt").exists()
