@@ -7,6 +7,8 @@ slow connections cost active streams, /health during prefills, prompts that are 
 that was seen before.
 
     python bench/server_load.py --kipp build/release/bin/kipp --model models/kipp-kipp-demo-bf16.gguf
+    python bench/server_load.py --kipp build/release/bin/kipp --model build/twins/kipp-qwen3-4b-bf16.gguf \\
+        --requests 0 --prompt-tokens 4000 --kv-blocks 2048 --serve-flag=--backend=cuda
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import Any
 
 import load_clients as clients
 from load_clients import Target
-from provenance import hand_out, machine, source
+from provenance import gpu_facts, hand_out, machine, source
 
 CONTEXT = 2048  # the demo's
 BLOCK = 32
@@ -146,9 +148,9 @@ async def company(target: Target, num_streams: int, num_idle: int, num_slow: int
     }
 
 
-async def health_during_prefill(target: Target, num_prompts: int) -> dict[str, Any]:
+async def health_during_prefill(target: Target, num_prompts: int, num_tokens: int) -> dict[str, Any]:
     async def prefill(number: int) -> None:
-        ids = [2000 + (number * 131 + i * 7) % 9973 for i in range(CONTEXT - 8)]
+        ids = [2000 + (number * 131 + i * 7) % 9973 for i in range(num_tokens)]
         await clients.ask(target, "/v1/completions", {"prompt": ids, "max_tokens": 1, "cache_salt": f"h{number}"})
 
     prefills = asyncio.gather(*(prefill(number) for number in range(num_prompts)))
@@ -163,7 +165,7 @@ async def health_during_prefill(target: Target, num_prompts: int) -> dict[str, A
     times.sort()
     return {
         "prompts": num_prompts,
-        "tokens_of_each": CONTEXT - 8,
+        "tokens_of_each": num_tokens,
         "samples": len(times),
         "median_ms": round(statistics.median(times), 2),
         "p99_ms": round(times[int(len(times) * 0.99)], 2),
@@ -210,11 +212,11 @@ async def repeated_prompt(target: Target, num_tokens: int, repetitions: int) -> 
     }
 
 
-async def measure(target: Target, num_idle: int, num_slow: int) -> dict[str, Any]:
+async def measure(target: Target, num_idle: int, num_slow: int, prompt_tokens: int) -> dict[str, Any]:
     return {
-        "repeated_prompt": await repeated_prompt(target, CONTEXT - 48, 3),
+        "repeated_prompt": await repeated_prompt(target, prompt_tokens, 3),
         "shared_prompt": await shared_prompt(target, 64, 1000),
-        "health_during_prefill": await health_during_prefill(target, 8),
+        "health_during_prefill": await health_during_prefill(target, 8, prompt_tokens),
         "company": await company(target, 32, num_idle, num_slow, 64),
     }
 
@@ -229,7 +231,13 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kipp", type=Path, required=True)
     parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--requests", type=int, default=10_000,
+                        help="of the storm, which is made for the demo's context; 0: none")
+    parser.add_argument("--prompt-tokens", type=int, default=CONTEXT - 48,
+                        help="of the prompt that comes again, and of those beside /health (default: 2000)")
+    parser.add_argument("--kv-blocks", type=int, default=512, help="of the server that is measured")
+    parser.add_argument("--serve-flag", action="append", default=[], metavar="FLAG",
+                        help="one more for kipp serve, such as --serve-flag=--threads=1")
     parser.add_argument("--concurrency", type=int, default=96)
     parser.add_argument("--idle", type=int, default=1000, help="idle connections beside the streams")
     parser.add_argument("--slow", type=int, default=200, help="slow clients beside the streams")
@@ -240,15 +248,19 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse_arguments()
-    with serving(arguments.kipp, arguments.model, "--kv-blocks", "512") as (_, target):
-        results = asyncio.run(measure(target, arguments.idle, arguments.slow))
-    with serving(arguments.kipp, arguments.model, *STORM_FLAGS) as (process, target):
-        mixed_requests = storm(target, process.pid, arguments.requests, arguments.concurrency, arguments.seed)
-        results["mixed"] = asyncio.run(mixed_requests)
-    report = {"what": __doc__.splitlines()[0], "machine": machine(), "source": source(), "model": arguments.model.name,
+    flags = ["--allow-synthetic", *arguments.serve_flag]
+    with serving(arguments.kipp, arguments.model, "--kv-blocks", str(arguments.kv_blocks), *flags) as (_, target):
+        results = asyncio.run(measure(target, arguments.idle, arguments.slow, arguments.prompt_tokens))
+    if arguments.requests > 0:
+        with serving(arguments.kipp, arguments.model, *STORM_FLAGS, *flags) as (process, target):
+            mixed_requests = storm(target, process.pid, arguments.requests, arguments.concurrency, arguments.seed)
+            results["mixed"] = asyncio.run(mixed_requests)
+    report = {"what": __doc__.splitlines()[0], "machine": machine(), "gpu": gpu_facts(0), "source": source(),
+              "model": arguments.model.name, "serve_flags": arguments.serve_flag, "kv_blocks": arguments.kv_blocks,
               "seed": arguments.seed, "results": results}
     hand_out(report, arguments.output)
-    if results["mixed"]["num_faults"] > 0 or not results["mixed"]["pool_is_whole_afterwards"]:
+    mixed_found = results.get("mixed", {"num_faults": 0, "pool_is_whole_afterwards": True})
+    if mixed_found["num_faults"] > 0 or not mixed_found["pool_is_whole_afterwards"]:
         raise SystemExit("there were faults")
 
 

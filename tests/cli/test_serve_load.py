@@ -52,7 +52,7 @@ def test_a_shared_system_prompt_is_evaluated_once(target: Target) -> None:
 
 
 def test_health_is_answered_while_prompts_are_evaluated(target: Target) -> None:
-    results = asyncio.run(health_during_prefill(target, 3))
+    results = asyncio.run(health_during_prefill(target, 3, 2040))
     assert results["samples"] >= 5
     assert results["median_ms"] < 25
 
