@@ -18,40 +18,23 @@ import asyncio
 import collections
 import contextlib
 import random
-import signal
 import statistics
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import load_clients as clients
 from load_clients import Target
 from provenance import gpu_facts, hand_out, machine, source
+from server_process import serving
 
 CONTEXT = 2048  # the demo's
 BLOCK = 32
 MEGABYTE = 1 << 20
+READY_SECONDS = 180
 PATIENCE = 300  # seconds for one client of the storm, whose requests wait for many others
 # As many blocks as one context takes: one request can ask for them all, and until then they are always short.
 STORM_FLAGS = ("--kv-blocks", str(CONTEXT // BLOCK), "--max-waiting", "100000")
-
-
-@contextlib.contextmanager
-def serving(kipp: Path, model: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], Target]]:
-    command = [str(kipp), "serve", "--model", str(model), "--port", "0", *flags]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        assert process.stdout is not None
-        address = process.stdout.readline().strip()
-        if not address:
-            raise SystemExit(f"{' '.join(command)}: did not start")
-        host, port = address.removeprefix("http://").split(":")
-        yield process, Target(host, int(port))
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=60)
 
 
 def resident_bytes(pid: int) -> int:
@@ -248,12 +231,14 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse_arguments()
-    flags = ["--allow-synthetic", *arguments.serve_flag]
-    with serving(arguments.kipp, arguments.model, "--kv-blocks", str(arguments.kv_blocks), *flags) as (_, target):
-        results = asyncio.run(measure(target, arguments.idle, arguments.slow, arguments.prompt_tokens))
+    words = [str(arguments.kipp), "serve", "--model", str(arguments.model), "--allow-synthetic", "--port", "{port}",
+             *arguments.serve_flag]
+    with serving([*words, "--kv-blocks", str(arguments.kv_blocks)], READY_SECONDS, must_end=True) as server:
+        results = asyncio.run(measure(server.target, arguments.idle, arguments.slow, arguments.prompt_tokens))
     if arguments.requests > 0:
-        with serving(arguments.kipp, arguments.model, *STORM_FLAGS, *flags) as (process, target):
-            mixed_requests = storm(target, process.pid, arguments.requests, arguments.concurrency, arguments.seed)
+        with serving([*words, *STORM_FLAGS], READY_SECONDS, must_end=True) as server:
+            mixed_requests = storm(server.target, server.process.pid, arguments.requests, arguments.concurrency,
+                                   arguments.seed)
             results["mixed"] = asyncio.run(mixed_requests)
     report = {"what": __doc__.splitlines()[0], "machine": machine(), "gpu": gpu_facts(0), "source": source(),
               "model": arguments.model.name, "serve_flags": arguments.serve_flag, "kv_blocks": arguments.kv_blocks,

@@ -69,18 +69,24 @@ async def wait_until_ready(server: Server, seconds: float) -> None:
         await asyncio.sleep(0.1)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it ended by itself after SIGTERM."""
     process.terminate()
     try:
         process.wait(timeout=END_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+        return False
+    return True
 
 
 @contextlib.contextmanager
-def serving(words: list[str], ready_seconds: float) -> Iterator[Server]:
-    """The words of a command line; "{port}" in them is replaced by a free one of this machine."""
+def serving(words: list[str], ready_seconds: float, *, must_end: bool = False) -> Iterator[Server]:
+    """The words of a command line; "{port}" in them is replaced by a free one of this machine.
+
+    must_end: a server that has to be killed afterwards is an error; else it is only killed.
+    """
     port = free_port()
     with tempfile.NamedTemporaryFile(prefix="server-", suffix=".log") as log:
         server = Server(start([word.replace("{port}", str(port)) for word in words], log), Target("127.0.0.1", port),
@@ -89,7 +95,9 @@ def serving(words: list[str], ready_seconds: float) -> Iterator[Server]:
             asyncio.run(wait_until_ready(server, ready_seconds))
             yield server
         finally:
-            end(server.process)
+            by_itself = end(server.process)
+        if must_end and not by_itself:
+            raise SystemExit(f"the server did not end within {END_SECONDS} s of SIGTERM:\n{last_lines(server.log)}")
 
 
 def start(command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:

@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <deque>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -64,17 +65,22 @@ class PacedBackend final : public Backend {
 
   // clients: CPU clock of the thread that reads the streams.
   void expect(size_t num_streams, clockid_t clients) {
+    const std::scoped_lock lock(mutex_);
     num_streams_ = num_streams;
     clients_ = clients;
     measured_ = {};
   }
-  const Measured& measured() const { return measured_; }
+  Measured measured() const {
+    const std::scoped_lock lock(mutex_);
+    return measured_;
+  }
 
   Result<MemoryPlan> plan(const ModelFile&, const Limits&) const override { return unused(); }
   Result<void> load(const ModelFile&, const Limits&, int32_t) override { return {}; }
   Result<StepId> forward(const Batch& batch) override {
     device_free_ = std::max(device_free_, Clock::now()) + step_time_;
     ends_.push_back(device_free_);
+    const std::scoped_lock lock(mutex_);
     const bool all_decode = batch.spans.size() == num_streams_ && batch.tokens.size() == num_streams_;
     if (all_decode) note_step();
     return ++step_;
@@ -116,6 +122,7 @@ class PacedBackend final : public Backend {
   std::deque<Clock::time_point> ends_;  // of the steps that are not collected
   StepId step_ = 0;
   uint64_t num_drawn_ = 0;
+  mutable std::mutex mutex_;  // the engine's thread takes steps, the clients' one says what is measured and reads it
   size_t num_streams_ = 0;
   clockid_t clients_ = CLOCK_THREAD_CPUTIME_ID;
   Measured measured_;
@@ -190,7 +197,7 @@ void measure(Server& server, size_t num_streams, microseconds step, bool look_ah
   for (size_t i = 0; i < num_streams; ++i) clients.push_back(connect_and_ask(server.http->port(), i));
   read_all(clients);
   for (const int one : clients) ::close(one);
-  const Measured& found = server.backend->measured();
+  const Measured found = server.backend->measured();
   if (found.num_steps < 2) fail("the streams never ran together");
   const auto steps = static_cast<double>(found.num_steps - 1);
   const double tokens = steps * static_cast<double>(num_streams);
