@@ -14,11 +14,11 @@ from transformers import DynamicCache, Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
 from tools.checkpoints import HEAD_DIM, NUM_KV_HEADS, RMS_NORM_EPSILON, VOCAB_SIZE
-from tools.errors import ToolError
+from tools.errors import ToolError, mismatch
 from tools.gguf_reader import GgufFile
 from tools.model_tensors import model_tensors
 from tools.reference_source import ReferenceSource, artifact_pieces
-from tools.weight_schemes import SCHEMES
+from tools.weight_schemes import BF16, SCHEMES, Encoding
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 NUM_GREEDY = 8
@@ -66,6 +66,14 @@ def load_reference(source: ReferenceSource, device: str, dtype: torch.dtype) -> 
     return model.eval()
 
 
+def _decoded(encoding: Encoding, stored: np.ndarray, device: str) -> torch.Tensor:
+    """float32 on the device: exactly what the stored bytes stand for. BF16 is widened there, which saves minutes."""
+    if encoding is BF16:
+        bits = torch.from_numpy(stored.view("<i2").copy()).to(device)
+        return bits.view(torch.bfloat16).float()
+    return torch.from_numpy(encoding.decode(stored)).to(device)
+
+
 def _filled_from_artifact(source: ReferenceSource, device: str, dtype: torch.dtype) -> Qwen3ForCausalLM:
     config = reference_config(source)
     with torch.device("meta"):
@@ -79,9 +87,12 @@ def _filled_from_artifact(source: ReferenceSource, device: str, dtype: torch.dty
         for tensor in model_tensors(source.checkpoint, source.num_layers):
             flat = unfilled.pop(tensor.hf_name).view(-1)
             position = 0
-            for weights in artifact_pieces(file, tensor, SCHEMES[source.quant_scheme]):
-                flat[position : position + weights.size].copy_(torch.from_numpy(weights).to(device))
-                position += weights.size
+            for encoding, stored in artifact_pieces(file, tensor, SCHEMES[source.quant_scheme]):
+                weights = _decoded(encoding, stored, device)
+                if not weights.isfinite().all():
+                    raise mismatch(file.path, f"tensor {tensor.gguf_name}", "finite numbers", "NaN or infinity")
+                flat[position : position + weights.numel()].copy_(weights)
+                position += weights.numel()
     if unfilled:
         raise ToolError(f"{source.path}: the reference model has weights that no tensor filled: {sorted(unfilled)}")
     return model

@@ -19,7 +19,7 @@ from tools.snapshot import check_config, check_tensors, read_chat_template, read
 from tools.strict_json import parse_json_object
 from tools.synthetic_snapshot import MARKER_NAME, TOKENIZER_DATA, twin_revision
 from tools.tokenizer_metadata import parse_tokenizer, without_think_tokens
-from tools.weight_schemes import SCHEMES, WeightScheme
+from tools.weight_schemes import SCHEMES, Encoding, WeightScheme
 
 PIECE_BYTES = 64 << 20
 
@@ -105,8 +105,9 @@ def _tokenizer_of(metadata: dict[str, object], path: Path) -> str:
     return data.decode("utf-8")
 
 
-def artifact_pieces(file: GgufFile, tensor: ModelTensor, scheme: WeightScheme) -> Iterator[np.ndarray]:
-    """The weights of one tensor of an artifact in FP32, in whole rows: exactly what the stored bytes stand for."""
+def artifact_pieces(file: GgufFile, tensor: ModelTensor,
+                    scheme: WeightScheme) -> Iterator[tuple[Encoding, np.ndarray]]:
+    """The stored bytes of one tensor of an artifact, in whole rows, and how they are encoded."""
     entry = file.tensors.get(tensor.gguf_name)
     if entry is None or entry.dimensions != tuple(reversed(tensor.shape)):
         raise mismatch(file.path, f"tensor {tensor.gguf_name}", list(reversed(tensor.shape)),
@@ -118,7 +119,4 @@ def artifact_pieces(file: GgufFile, tensor: ModelTensor, scheme: WeightScheme) -
     row_bytes = encoding.num_bytes(tensor.columns)
     for first_row, num_rows in row_pieces(tensor, PIECE_BYTES):
         data = file.read(tensor.gguf_name, first_row * row_bytes, num_rows * row_bytes)
-        weights = encoding.decode(np.frombuffer(data, np.uint8))
-        if not np.isfinite(weights).all():
-            raise mismatch(file.path, f"tensor {tensor.gguf_name}", "finite numbers", "NaN or infinity")
-        yield weights
+        yield encoding, np.frombuffer(data, np.uint8)
