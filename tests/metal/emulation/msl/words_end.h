@@ -1,0 +1,22 @@
+// Ends what msl/words.h began.
+#undef kernel
+#undef device
+#undef constant
+#undef thread
+#undef threadgroup
+#undef double
+#undef virtual
+#undef new
+#undef delete
+#undef try
+#undef catch
+#undef throw
+#undef goto
+#undef dynamic_cast
+#undef typeid
+#undef thread_local
+#undef register
+#undef noexcept
+#undef std
+#undef asm
+#undef printf
