@@ -73,8 +73,8 @@ struct FunctionFacts {
 // Errors: kNotFound.
 Result<FunctionFacts> facts_of(const std::string& function);
 
-// In which order simdgroups and lanes take turns between two points at which they wait for each other. Metal promises none,
-// so results must not depend on it.
+// In which order simdgroups and lanes take turns between two points at which they wait for each other. Metal promises
+// none, so results must not depend on it.
 enum class LaneOrder : uint8_t { kAscending, kDescending, kScrambled };
 void set_lane_order(LaneOrder order);
 

@@ -1,29 +1,27 @@
-// Fibers: a few instructions on x86-64, ucontext elsewhere. AddressSanitizer is told of each switch.
+// See fiber.h.
+// On x86-64 a switch is a dozen instructions; elsewhere it is the C library's, which costs system calls.
 #include "metal/emulation/fiber.h"
 
-#include <sys/mman.h>
+#include <cstring>
+#include <utility>
 
-#include <cstdlib>
-
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
 
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
-#define KIPP_FIBER_ASAN 1
-#else
-#define KIPP_FIBER_ASAN 0
-#endif
-
 #if defined(__x86_64__)
-// Saves what the ABI says a call preserves, stores the stack pointer to *from, and takes the same from `to`.
-extern "C" void kipp_fiber_switch(void** from, void* to);
+extern "C" void kipp_metal_fiber_switch(void** leave, void* enter);
+extern "C" void kipp_metal_fiber_begin();
+// Keeps what a called function must keep, swaps stacks, and returns into whatever the other one called from. The first
+// time that is kipp_metal_fiber_begin, with function and argument in r12 and r13.
 asm(R"(
 .text
-.globl kipp_fiber_switch
-.type kipp_fiber_switch, @function
-kipp_fiber_switch:
+.globl kipp_metal_fiber_switch
+.type kipp_metal_fiber_switch, @function
+kipp_metal_fiber_switch:
   pushq %rbp
   pushq %rbx
   pushq %r12
@@ -39,106 +37,96 @@ kipp_fiber_switch:
   popq %rbx
   popq %rbp
   ret
-.size kipp_fiber_switch, .-kipp_fiber_switch
+.size kipp_metal_fiber_switch, . - kipp_metal_fiber_switch
+.globl kipp_metal_fiber_begin
+.type kipp_metal_fiber_begin, @function
+kipp_metal_fiber_begin:
+  movq %r13, %rdi
+  callq *%r12
+  ud2
+.size kipp_metal_fiber_begin, . - kipp_metal_fiber_begin
 )");
 #endif
 
 namespace kipp::metal_emulation {
 
-struct Fiber::State {
-  std::byte* stack = nullptr;
-  void (*entry)(void*) = nullptr;
-  void* argument = nullptr;
+struct FiberContext {
+  std::unique_ptr<std::byte[]> stack;
 #if defined(__x86_64__)
-  void* fiber = nullptr;      // stack pointers
-  void* scheduler = nullptr;
+  void* stack_pointer = nullptr;
 #else
-  ucontext_t fiber = {};
-  ucontext_t scheduler = {};
+  ucontext_t state;
 #endif
-  const void* scheduler_stack = nullptr;
-  size_t scheduler_bytes = 0;
+  void* fake_stack = nullptr;
+  const void* bottom = nullptr;
+  size_t size = 0;
 };
 
-namespace {
-
-Fiber::State* starting = nullptr;  // the one that is resumed for the first time
-
-void arrive_on_fiber([[maybe_unused]] Fiber::State& state) {
-#if KIPP_FIBER_ASAN
-  __sanitizer_finish_switch_fiber(nullptr, &state.scheduler_stack, &state.scheduler_bytes);
-#endif
+Fiber::Fiber() : context_(std::make_unique<FiberContext>()) {
+  context_->stack = std::make_unique<std::byte[]>(kStackBytes);
+  context_->bottom = context_->stack.get();
+  context_->size = kStackBytes;
 }
 
-void begin() {
-  Fiber::State& state = *starting;
-  arrive_on_fiber(state);
-  state.entry(state.argument);
-  std::abort();  // entry never returns
-}
+Fiber::Fiber(std::unique_ptr<FiberContext> context) : context_(std::move(context)) {}
+Fiber::~Fiber() = default;
+Fiber::Fiber(Fiber&&) noexcept = default;
 
-}  // namespace
-
-Fiber::Fiber() : state_(std::make_unique<State>()) {
-  void* memory = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) std::abort();
-  state_->stack = static_cast<std::byte*>(memory);
-}
-
-Fiber::~Fiber() {
-  munmap(state_->stack, kStackBytes);
+Fiber Fiber::of_caller() {
+  return Fiber(std::make_unique<FiberContext>());
 }
 
 uintptr_t Fiber::stack_begin() const {
-  return reinterpret_cast<uintptr_t>(state_->stack);
+  return reinterpret_cast<uintptr_t>(context_->stack.get());
 }
 
-void Fiber::start(void (*entry)(void*), void* argument) {
-  state_->entry = entry;
-  state_->argument = argument;
 #if defined(__x86_64__)
-  // As kipp_fiber_switch leaves it: six registers, where to return to, and a return address that `begin` never uses.
-  auto* top = reinterpret_cast<void**>(state_->stack + kStackBytes);
-  *--top = nullptr;
-  *--top = reinterpret_cast<void*>(begin);
-  for (int i = 0; i < 6; ++i) *--top = nullptr;
-  state_->fiber = top;
-#else
-  getcontext(&state_->fiber);
-  state_->fiber.uc_stack.ss_sp = state_->stack;
-  state_->fiber.uc_stack.ss_size = kStackBytes;
-  makecontext(&state_->fiber, begin, 0);
-#endif
+void Fiber::prepare(void (*function)(void*), void* argument) {
+  // Six registers and a return address; the stack is 16-byte aligned once that was popped.
+  auto top = (reinterpret_cast<uintptr_t>(context_->stack.get()) + kStackBytes) & ~uintptr_t{15};
+  auto* slots = reinterpret_cast<void**>(top - 8 * sizeof(void*));
+  slots[0] = nullptr;                            // r15
+  slots[1] = nullptr;                            // r14
+  slots[2] = argument;                           // r13
+  slots[3] = reinterpret_cast<void*>(function);  // r12
+  slots[4] = nullptr;                            // rbx
+  slots[5] = nullptr;                            // rbp
+  slots[6] = reinterpret_cast<void*>(&kipp_metal_fiber_begin);
+  slots[7] = nullptr;
+  context_->stack_pointer = slots;
 }
-
-void Fiber::resume() {
-  starting = state_.get();
-#if KIPP_FIBER_ASAN
-  void* fake = nullptr;
-  __sanitizer_start_switch_fiber(&fake, state_->stack, kStackBytes);
-#endif
-#if defined(__x86_64__)
-  kipp_fiber_switch(&state_->scheduler, state_->fiber);
 #else
-  swapcontext(&state_->scheduler, &state_->fiber);
-#endif
-#if KIPP_FIBER_ASAN
-  __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
-#endif
+namespace {
+void begin(uint32_t function_low, uint32_t function_high, uint32_t argument_low, uint32_t argument_high) {
+  const auto pointer = [](uint32_t low, uint32_t high) { return uintptr_t{high} << 32 | low; };
+  reinterpret_cast<void (*)(void*)>(pointer(function_low, function_high))(
+      reinterpret_cast<void*>(pointer(argument_low, argument_high)));
 }
+}  // namespace
 
-void Fiber::suspend() {
-#if KIPP_FIBER_ASAN
-  void* fake = nullptr;
-  __sanitizer_start_switch_fiber(&fake, state_->scheduler_stack, state_->scheduler_bytes);
+void Fiber::prepare(void (*function)(void*), void* argument) {
+  getcontext(&context_->state);
+  context_->state.uc_stack.ss_sp = context_->stack.get();
+  context_->state.uc_stack.ss_size = kStackBytes;
+  context_->state.uc_link = nullptr;
+  const auto f = reinterpret_cast<uintptr_t>(function);
+  const auto a = reinterpret_cast<uintptr_t>(argument);
+  makecontext(&context_->state, reinterpret_cast<void (*)()>(begin), 4, static_cast<uint32_t>(f),
+              static_cast<uint32_t>(f >> 32), static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32));
+}
+#endif
+
+void Fiber::switch_to(Fiber& from, Fiber& to) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(&from.context_->fake_stack, to.context_->bottom, to.context_->size);
 #endif
 #if defined(__x86_64__)
-  kipp_fiber_switch(&state_->fiber, state_->scheduler);
+  kipp_metal_fiber_switch(&from.context_->stack_pointer, to.context_->stack_pointer);
 #else
-  swapcontext(&state_->fiber, &state_->scheduler);
+  swapcontext(&from.context_->state, &to.context_->state);
 #endif
-#if KIPP_FIBER_ASAN
-  __sanitizer_finish_switch_fiber(fake, &state_->scheduler_stack, &state_->scheduler_bytes);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(from.context_->fake_stack, nullptr, nullptr);
 #endif
 }
 

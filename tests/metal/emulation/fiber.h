@@ -1,4 +1,4 @@
-// A stack of its own for each thread of a threadgroup, and the switch between two of them.
+// Threads of execution that give way to each other by name: one for each thread of a threadgroup.
 #pragma once
 
 #include <cstddef>
@@ -7,28 +7,30 @@
 
 namespace kipp::metal_emulation {
 
-inline constexpr size_t kStackBytes = size_t{128} << 10;
+struct FiberContext;
 
 class Fiber {
  public:
+  static constexpr size_t kStackBytes = size_t{64} << 10;
+
   Fiber();
   ~Fiber();
-  Fiber(const Fiber&) = delete;
-  Fiber& operator=(const Fiber&) = delete;
+  Fiber(Fiber&&) noexcept;
+  Fiber& operator=(Fiber&&) = delete;
 
-  // The next resume() calls entry(argument) on this stack; entry never returns, but ends in a last suspend(). Whatever
-  // ran on the stack before is forgotten without being unwound.
-  void start(void (*entry)(void*), void* argument);
-  void resume();   // from the scheduler, until the fiber suspends
-  void suspend();  // from the fiber, back to the scheduler
-
+  // Runs function(argument) from its beginning at the next switch, on a stack that holds nothing; the function never
+  // returns.
+  void prepare(void (*function)(void*), void* argument);
   uintptr_t stack_begin() const;
-  uintptr_t stack_end() const { return stack_begin() + kStackBytes; }
 
-  struct State;
+  // Leaves `from`, which goes on when somebody switches to it.
+  static void switch_to(Fiber& from, Fiber& to);
+  // Stands for the program's own stack.
+  static Fiber of_caller();
 
  private:
-  std::unique_ptr<State> state_;
+  explicit Fiber(std::unique_ptr<FiberContext> context);
+  std::unique_ptr<FiberContext> context_;
 };
 
 }  // namespace kipp::metal_emulation

@@ -1,248 +1,249 @@
-// A dispatch from validation to its last threadgroup. What is refused, Metal's validation layer refuses, too.
+// run(): what Metal's validation checks before a dispatch, then the dispatch itself.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <numeric>
-#include <random>
-#include <span>
+#include <string_view>
+#include <utility>
 
-#include "metal/emulation/dispatch.h"
-#include "metal/emulation/group.h"
-#include "metal/emulation/registry.h"
-#include "metal/emulation/symbols.h"
+#include "metal/emulation/gpu.h"
+
+extern "C" {
+extern char __executable_start;  // the linker's: where this program is in memory
+extern char _end;
+}
 
 namespace kipp::metal_emulation {
 namespace {
 
-constexpr uint32_t kConstantBufferAlignment = 4;  // of offsets on Apple GPUs: Metal feature set tables
+constexpr uint32_t kMaxThreadgroupMemory = 32768;  // of every Apple GPU
+constexpr size_t kMaxSetBytes = 4096;              // setBytes takes no more
+constexpr size_t kThreadgroupMemoryUnit = 16;      // setThreadgroupMemoryLength takes multiples of it
+constexpr size_t kConstantOffsetUnit = 4;          // offsets of buffers in the constant address space, on Apple GPUs
+constexpr size_t kGuardBytes = 256;                // between two arguments in threadgroup memory
 
-std::mutex mutex;
-Order order = Order::kAscending;
+LaneOrder lane_order = LaneOrder::kAscending;
 
-tl::unexpected<Error> refuse(const Dispatch& dispatch, const std::string& message) {
-  return make_error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", dispatch.function, message));
-}
+// A dispatch whose arguments are being put in their places.
+class Arguments {
+ public:
+  Arguments(const FunctionEntry& function, const Dispatch& dispatch) : function_(function), dispatch_(dispatch) {}
 
-const FunctionEntry* find(const std::string& name) {
-  for (const FunctionEntry& entry : registry()) {
-    if (entry.name == name) return &entry;
-  }
-  return nullptr;
-}
-
-// Threadgroup variables, looked up once a kernel; the first look also tells memory() what lies at program scope.
-const std::vector<Range>& variables_of(const FunctionEntry& entry) {
-  static std::map<std::string, std::vector<Range>> known;
-  if (known.empty()) memory().set_program_scope(program_scope());
-  const auto [found, fresh] = known.try_emplace(entry.name);
-  if (fresh) found->second = threadgroup_variables(entry.cxx_name);
-  return found->second;
-}
-
-uint64_t volume(const Extent& extent) {
-  return uint64_t{extent.x} * extent.y * extent.z;
-}
-
-uint32_t bytes_of(std::span<const Range> ranges) {
-  return std::accumulate(ranges.begin(), ranges.end(), 0U, [](uint32_t sum, const Range& range) {
-    return sum + static_cast<uint32_t>(range.end - range.begin + 15) / 16 * 16;
-  });
-}
-
-Result<void> set_constants(const Dispatch& dispatch, const FunctionEntry& entry) {
-  for (const ConstantEntry& constant : entry.constants) {
-    const auto given = dispatch.constants.find(constant.facts.index);
-    if (given == dispatch.constants.end()) {
-      return refuse(dispatch, fmt::format("function constant {} ({}) is not set", constant.facts.index, constant.facts.name));
+  Result<void> bind() {
+    pointers_.assign(function_.num_parameters, nullptr);
+    KIPP_TRY(check_indices());
+    for (uint32_t i = 0; i < function_.num_parameters; ++i) {
+      const std::string_view attribute = function_.parameters[i].attribute;
+      if (attribute == "buffer") KIPP_TRY(bind_buffer(i));
+      if (attribute == "threadgroup") KIPP_TRY(reserve_threadgroup_memory(i));
     }
-    if (!constant.set(given->second)) {
-      return refuse(dispatch, fmt::format("function constant {} ({}) is of another type than {}", constant.facts.index,
-                                          constant.facts.name, constant.facts.type));
+    if (threadgroup_bytes_ > kMaxThreadgroupMemory) {
+      return failed(
+          fmt::format("{} bytes of threadgroup memory; at most {}", threadgroup_bytes_, kMaxThreadgroupMemory));
     }
+    place_threadgroup_memory();
+    memory_.allow_reading(reinterpret_cast<uintptr_t>(&__executable_start), reinterpret_cast<uintptr_t>(&_end));
+    memory_.finish();
+    return {};
   }
-  return {};
-}
+  const std::vector<void*>& pointers() const { return pointers_; }
+  Memory& memory() { return memory_; }
 
-Result<void> check_shape(const Dispatch& dispatch, const FunctionEntry& entry, std::span<const Range> threadgroup) {
-  const uint64_t threads = volume(dispatch.threads_per_threadgroup);
-  if (threads == 0 || threads > entry.max_threads) {
-    return refuse(dispatch, fmt::format("{} threads in a threadgroup; 1 to {}", threads, entry.max_threads));
+ private:
+  tl::unexpected<Error> failed(const std::string& what) const {
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", function_.name, what));
   }
-  if (volume(dispatch.threadgroups) == 0) return refuse(dispatch, "no threadgroups");
-  if (!dispatch.threadgroup_memory.empty()) {
-    return refuse(dispatch, fmt::format("has no threadgroup argument {}", dispatch.threadgroup_memory.begin()->first));
-  }
-  if (bytes_of(threadgroup) > kMaxThreadgroupMemory) {
-    return refuse(dispatch, fmt::format("{} bytes of threadgroup memory; at most {}", bytes_of(threadgroup),
-                                        kMaxThreadgroupMemory));
-  }
-  return {};
-}
 
-// The memory behind argument, as a range from its offset on.
-Result<Range> bind_buffer(const Dispatch& dispatch, const ArgumentFacts& argument, const BoundBuffer& buffer) {
-  const auto complain = [&](const std::string& what) {
-    return refuse(dispatch, fmt::format("buffer {} ({}): {}", argument.index, argument.name, what));
-  };
-  if (buffer.data == nullptr) return complain("is nil");
-  if (buffer.offset > buffer.length) {
-    return complain(fmt::format("offset {} in a buffer of {} bytes", buffer.offset, buffer.length));
-  }
-  const auto begin = reinterpret_cast<uintptr_t>(buffer.data) + buffer.offset;
-  const uint32_t alignment = argument.reference ? std::max(argument.alignment, kConstantBufferAlignment) : argument.alignment;
-  if (buffer.offset % alignment != 0 || begin % argument.alignment != 0) {
-    return complain(fmt::format("offset {} is not a multiple of {}", buffer.offset, alignment));
-  }
-  if (argument.writable && buffer.read_only) return complain("is read-only, and the kernel may write to it");
-  return Range{.begin = begin,
-               .end = reinterpret_cast<uintptr_t>(buffer.data) + buffer.length,
-               .writable = argument.writable,
-               .name = fmt::format("buffer {} ({})", argument.index, argument.name)};
-}
-
-Result<std::vector<Range>> bind(const Dispatch& dispatch, const FunctionEntry& entry, Inputs& inputs) {
-  std::vector<Range> ranges;
-  for (const ArgumentFacts& argument : entry.arguments) {
-    const auto buffer = dispatch.buffers.find(argument.index);
-    const auto bytes = dispatch.bytes.find(argument.index);
-    Range range;
-    if (buffer != dispatch.buffers.end() && bytes == dispatch.bytes.end()) {
-      KIPP_ASSIGN(range, bind_buffer(dispatch, argument, buffer->second));
-    } else if (bytes != dispatch.bytes.end() && buffer == dispatch.buffers.end()) {
-      const auto begin = reinterpret_cast<uintptr_t>(bytes->second.data());
-      range = {.begin = begin, .end = begin + bytes->second.size(), .name = "bytes " + argument.name};
-      if (argument.writable || bytes->second.size() > kMaxBytesLength) {
-        return refuse(dispatch, fmt::format("bytes {} ({}): {} bytes of at most {}, never to be written", argument.index,
-                                            argument.name, bytes->second.size(), kMaxBytesLength));
+  // Nothing is bound that the kernel does not ask for: it would be an argument of another kernel.
+  Result<void> check_indices() const {
+    const auto has = [&](std::string_view attribute, uint32_t index) {
+      for (uint32_t i = 0; i < function_.num_parameters; ++i) {
+        const ParameterEntry& p = function_.parameters[i];
+        if (p.attribute == attribute && p.index == index) return true;
       }
-    } else {
-      return refuse(dispatch, fmt::format("argument {} ({}) is bound {}", argument.index, argument.name,
-                                          buffer == dispatch.buffers.end() ? "to nothing" : "twice"));
+      return false;
+    };
+    for (const auto& [index, buffer] : dispatch_.buffers) {
+      if (!has("buffer", index)) return failed(fmt::format("it has no buffer {}, which is bound", index));
+      if (dispatch_.bytes.contains(index)) return failed(fmt::format("buffer {} and bytes at one index", index));
     }
-    if (argument.reference && range.end - range.begin < argument.size) {
-      return refuse(dispatch, fmt::format("argument {} ({}) has {} bytes; {} are needed", argument.index, argument.name,
-                                          range.end - range.begin, argument.size));
+    for (const auto& [index, bytes] : dispatch_.bytes) {
+      if (!has("buffer", index)) return failed(fmt::format("it has no buffer {}, which is set", index));
     }
-    inputs.buffers[argument.index] = reinterpret_cast<std::byte*>(range.begin);
-    ranges.push_back(std::move(range));
+    for (const auto& [index, length] : dispatch_.threadgroup_memory) {
+      if (!has("threadgroup", index)) return failed(fmt::format("it has no threadgroup memory {}", index));
+    }
+    return {};
   }
-  return ranges;
-}
 
-GridValue value(const Extent& extent) {
-  return {.xyz = {extent.x, extent.y, extent.z}};
-}
-
-Extent position(uint64_t index, const Extent& extent) {
-  return {.x = static_cast<uint32_t>(index % extent.x),
-          .y = static_cast<uint32_t>(index / extent.x % extent.y),
-          .z = static_cast<uint32_t>(index / extent.x / extent.y)};
-}
-
-void fill_grid(Inputs& inputs, const Dispatch& dispatch, const Extent& group_at, uint32_t thread) {
-  const Extent& threads = dispatch.threads_per_threadgroup;
-  const Extent at = position(thread, threads);
-  inputs.thread_position_in_grid = value(
-      {.x = group_at.x * threads.x + at.x, .y = group_at.y * threads.y + at.y, .z = group_at.z * threads.z + at.z});
-  inputs.threads_per_grid = value({.x = dispatch.threadgroups.x * threads.x,
-                                   .y = dispatch.threadgroups.y * threads.y,
-                                   .z = dispatch.threadgroups.z * threads.z});
-  inputs.thread_position_in_threadgroup = value(at);
-  inputs.threads_per_threadgroup = value(threads);
-  inputs.thread_index_in_threadgroup = value({.x = thread});
-  inputs.threadgroup_position_in_grid = value(group_at);
-  inputs.threadgroups_per_grid = value(dispatch.threadgroups);
-  inputs.simdgroup_index_in_threadgroup = value({.x = thread / kSimdLanes});
-  inputs.simdgroups_per_threadgroup = value({.x = static_cast<uint32_t>(volume(threads) + kSimdLanes - 1) / kSimdLanes});
-  inputs.thread_index_in_simdgroup = value({.x = thread % kSimdLanes});
-  inputs.threads_per_simdgroup = value({.x = kSimdLanes});
-}
-
-// In the order that is set; threadgroups of one dispatch may run in any.
-std::vector<uint64_t> group_order(uint64_t count) {
-  std::vector<uint64_t> groups(count);
-  std::iota(groups.begin(), groups.end(), uint64_t{0});
-  if (order == Order::kDescending) std::reverse(groups.begin(), groups.end());
-  if (order == Order::kShuffled) std::shuffle(groups.begin(), groups.end(), std::mt19937_64(count));
-  return groups;
-}
-
-Result<void> run_groups(const Dispatch& dispatch, const FunctionEntry& entry, const Inputs& inputs,
-                        const std::vector<Range>& threadgroup) {
-  for (const uint64_t index : group_order(volume(dispatch.threadgroups))) {
-    const Extent at = position(index, dispatch.threadgroups);
-    memory().begin_group(threadgroup);
-    for (const Range& range : threadgroup) {
-      std::memset(reinterpret_cast<void*>(range.begin), 0xFF, range.end - range.begin);
+  Result<void> bind_buffer(uint32_t i) {
+    const ParameterEntry& p = function_.parameters[i];
+    const auto bytes = dispatch_.bytes.find(p.index);
+    if (bytes != dispatch_.bytes.end()) return bind_bytes(i, bytes->second);
+    const auto bound = dispatch_.buffers.find(p.index);
+    if (bound == dispatch_.buffers.end() || bound->second.data == nullptr) {
+      return failed(fmt::format("buffer {} ({}) is not bound", p.index, p.name));
     }
-    const std::string problem =
-        group().run(static_cast<uint32_t>(index) + 1, static_cast<uint32_t>(volume(dispatch.threads_per_threadgroup)),
-                    order, [&](uint32_t thread) {
-                      Inputs own = inputs;
-                      fill_grid(own, dispatch, at, thread);
-                      entry.call(own);
-                    });
-    if (!problem.empty()) {
-      return make_error(ErrorCode::kInternal, fmt::format("{}, threadgroup ({}, {}, {}), {}", dispatch.function, at.x,
-                                                          at.y, at.z, problem));
+    const BoundBuffer& buffer = bound->second;
+    const bool is_constant = std::string_view(p.space) == "constant";
+    const size_t unit = is_constant ? std::max(p.element_alignment, kConstantOffsetUnit) : p.element_alignment;
+    if (buffer.offset >= buffer.length || (p.is_reference && buffer.length - buffer.offset < p.element_size)) {
+      return failed(fmt::format("buffer {} ({}) has {} bytes, but the offset is {}", p.index, p.name, buffer.length,
+                                buffer.offset));
+    }
+    if (buffer.offset % unit != 0 ||
+        reinterpret_cast<uintptr_t>(buffer.data + buffer.offset) % p.element_alignment != 0) {
+      return failed(fmt::format("buffer {} ({}) begins at byte {}, which is no multiple of {}", p.index, p.name,
+                                buffer.offset, unit));
+    }
+    if (p.is_written && buffer.read_only) {
+      return failed(fmt::format("buffer {} ({}) is written, but only to be read", p.index, p.name));
+    }
+    pointers_[i] = buffer.data + buffer.offset;
+    const auto begin = reinterpret_cast<uintptr_t>(buffer.data);
+    const auto poison = dispatch_.poison.find(p.index);
+    memory_.add({.begin = begin,
+                 .end = begin + buffer.length,
+                 .name = p.name,
+                 .space = Space::kDevice,
+                 .is_writable = p.is_written,
+                 .has_poison = poison != dispatch_.poison.end(),
+                 .poison = poison == dispatch_.poison.end() ? 0 : poison->second});
+    return {};
+  }
+
+  Result<void> bind_bytes(uint32_t i, const std::vector<std::byte>& bytes) {
+    const ParameterEntry& p = function_.parameters[i];
+    if (bytes.size() > kMaxSetBytes) {
+      return failed(fmt::format("setBytes takes at most {} bytes, not {}", kMaxSetBytes, bytes.size()));
+    }
+    const bool fits = p.is_reference ? bytes.size() == p.element_size : !bytes.empty();
+    if (!fits || p.is_written) {
+      return failed(fmt::format("buffer {} ({}) of {} bytes cannot be set to {} bytes", p.index, p.name, p.element_size,
+                                bytes.size()));
+    }
+    auto& copy = copies_.emplace_back((bytes.size() + 15) / 16);  // as aligned as any type
+    std::memcpy(copy.data(), bytes.data(), bytes.size());
+    pointers_[i] = copy.data();
+    const auto begin = reinterpret_cast<uintptr_t>(copy.data());
+    memory_.add({.begin = begin, .end = begin + bytes.size(), .name = p.name});
+    return {};
+  }
+
+  Result<void> reserve_threadgroup_memory(uint32_t i) {
+    const ParameterEntry& p = function_.parameters[i];
+    const auto found = dispatch_.threadgroup_memory.find(p.index);
+    if (found == dispatch_.threadgroup_memory.end() || found->second == 0) {
+      return failed(fmt::format("threadgroup memory {} ({}) has no length", p.index, p.name));
+    }
+    if (found->second % kThreadgroupMemoryUnit != 0) {
+      return failed(fmt::format("threadgroup memory {} ({}) of {} bytes, no multiple of {}", p.index, p.name,
+                                found->second, kThreadgroupMemoryUnit));
+    }
+    threadgroup_bytes_ += found->second;
+    in_threadgroup_.emplace_back(i, found->second);
+    return {};
+  }
+
+  void place_threadgroup_memory() {
+    size_t bytes = kGuardBytes;
+    for (const auto& [i, length] : in_threadgroup_) bytes += length + kGuardBytes;
+    threadgroup_memory_.resize(bytes / 16 + 1);
+    auto* next = reinterpret_cast<std::byte*>(threadgroup_memory_.data()) + kGuardBytes;
+    for (const auto& [i, length] : in_threadgroup_) {
+      pointers_[i] = next;
+      const auto begin = reinterpret_cast<uintptr_t>(next);
+      memory_.add({.begin = begin,
+                   .end = begin + length,
+                   .name = function_.parameters[i].name,
+                   .space = Space::kThreadgroup,
+                   .is_writable = true});
+      next += length + kGuardBytes;
     }
   }
+
+  struct alignas(16) Unit {
+    std::byte bytes[16];
+  };
+
+  const FunctionEntry& function_;
+  const Dispatch& dispatch_;
+  std::vector<void*> pointers_;
+  std::vector<std::vector<Unit>> copies_;
+  std::vector<std::pair<uint32_t, uint32_t>> in_threadgroup_;  // parameter, bytes
+  std::vector<Unit> threadgroup_memory_;
+  size_t threadgroup_bytes_ = 0;
+  Memory memory_;
+};
+
+Result<void> check_size(const Dispatch& dispatch) {
+  const auto failed = [&](const std::string& what) {
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", dispatch.function, what));
+  };
+  const Extent& size = dispatch.threads_per_threadgroup;
+  const Extent& grid = dispatch.threadgroups;
+  const uint64_t threads = uint64_t{size.x} * size.y * size.z;
+  const uint64_t threadgroups = uint64_t{grid.x} * grid.y * grid.z;
+  if (threads == 0 || threads > kMaxThreads) {
+    return failed(fmt::format("threadgroups of {} threads; at most {}", threads, kMaxThreads));
+  }
+  if (threads % kLanes != 0) {
+    return failed(fmt::format("threadgroups of {} threads; kernels here need whole simdgroups of {}", threads, kLanes));
+  }
+  if (threadgroups == 0 || threadgroups > Stamp::kMaxThreadgroups) {
+    return failed(fmt::format("{} threadgroups; from 1 to {}", threadgroups, Stamp::kMaxThreadgroups));
+  }
+  return {};
+}
+
+// Every function constant has a value of its type, and there are no others.
+Result<void> set_constants(const FunctionEntry& function, const Dispatch& dispatch) {
+  static constexpr const char* kTypes[] = {"bool", "int", "uint", "float"};  // in the order of the variant
+  const auto failed = [&](const std::string& what) {
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", function.name, what));
+  };
+  size_t num_set = 0;
+  for (uint32_t i = 0; i < function.num_constants; ++i) {
+    const ConstantEntry& entry = function.constants[i];
+    const auto given = dispatch.constants.find(entry.index);
+    if (given == dispatch.constants.end()) {
+      return failed(fmt::format("function constant {} ({}) has no value", entry.index, entry.name));
+    }
+    if (std::string_view(entry.type) != kTypes[given->second.value.index()]) {
+      return failed(fmt::format("function constant {} ({}) is of type {}, its value of type {}", entry.index,
+                                entry.name, entry.type, kTypes[given->second.value.index()]));
+    }
+    std::visit([&](const auto& value) { std::memcpy(entry.value, &value, sizeof value); }, given->second.value);
+    ++num_set;
+  }
+  if (num_set != dispatch.constants.size()) return failed("there is no function constant of a given index");
   return {};
 }
 
 }  // namespace
 
-std::vector<FunctionEntry>& registry() {
-  static std::vector<FunctionEntry> entries;
-  return entries;
+void set_lane_order(LaneOrder order) {
+  lane_order = order;
+}
+
+uint64_t num_checked_accesses() {
+  return gpu().num_checked();
 }
 
 Result<void> run(const Dispatch& dispatch) {
-  const std::lock_guard lock(mutex);
-  const FunctionEntry* entry = find(dispatch.function);
-  if (entry == nullptr) return make_error(ErrorCode::kNotFound, fmt::format("no kernel is named {}", dispatch.function));
-  KIPP_TRY(set_constants(dispatch, *entry));
-  const std::vector<Range>& threadgroup = variables_of(*entry);
-  KIPP_TRY(check_shape(dispatch, *entry, threadgroup));
-  Inputs inputs;
-  KIPP_ASSIGN(std::vector<Range> ranges, bind(dispatch, *entry, inputs));
-  memory().begin_dispatch(std::move(ranges));
-  return run_groups(dispatch, *entry, inputs, threadgroup);
-}
-
-std::vector<std::string> functions() {
-  std::vector<std::string> names;
-  for (const FunctionEntry& entry : registry()) names.push_back(entry.name);
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-Result<FunctionFacts> facts(const std::string& function) {
-  const FunctionEntry* entry = find(function);
-  if (entry == nullptr) return make_error(ErrorCode::kNotFound, fmt::format("no kernel is named {}", function));
-  FunctionFacts facts{.max_total_threads_per_threadgroup = entry->max_threads,
-                      .static_threadgroup_memory = bytes_of(variables_of(*entry)),
-                      .arguments = entry->arguments,
-                      .constants = {}};
-  for (const ConstantEntry& constant : entry->constants) facts.constants.push_back(constant.facts);
-  return facts;
-}
-
-void set_order(Order new_order) {
-  const std::lock_guard lock(mutex);
-  order = new_order;
-}
-
-void mark_uninitialised(const void* data, size_t length) {
-  const std::lock_guard lock(mutex);
-  memory().mark_uninitialised(reinterpret_cast<uintptr_t>(data), length);
-}
-
-void mark_initialised(const void* data, size_t length) {
-  const std::lock_guard lock(mutex);
-  memory().mark_initialised(reinterpret_cast<uintptr_t>(data), length);
+  static std::mutex one_at_a_time;  // there is one emulated GPU
+  const std::lock_guard lock(one_at_a_time);
+  const FunctionEntry* function = find_function(dispatch.function);
+  if (function == nullptr) {
+    return make_error(ErrorCode::kNotFound, fmt::format("no kernel is called {}", dispatch.function));
+  }
+  KIPP_TRY(check_size(dispatch));
+  KIPP_TRY(set_constants(*function, dispatch));
+  Arguments arguments(*function, dispatch);
+  KIPP_TRY(arguments.bind());
+  const std::string finding = gpu().run(*function, dispatch, arguments.pointers(), arguments.memory(), lane_order);
+  if (!finding.empty()) return make_error(ErrorCode::kInternal, finding);
+  return {};
 }
 
 }  // namespace kipp::metal_emulation

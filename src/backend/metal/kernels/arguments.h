@@ -1,6 +1,6 @@
-// What host and kernels agree on: argument structs (setBytes at the index that a kernel's file names) and the sizes that
-// kernels are compiled for. Plain 32- and 64-bit numbers, C++14, included by Metal and by the host. Strides and counts are in
-// elements; every row stride is a multiple of 4, so that rows of floats begin at 16 bytes.
+// What host and kernels agree on: argument structs (setBytes at the index that a kernel's file names) and the sizes
+// that kernels are compiled for. Plain 32- and 64-bit numbers, C++14, included by Metal and by the host. Strides and
+// counts are in elements; every row stride is a multiple of 4, so that rows of floats begin at 16 bytes.
 #pragma once
 
 #ifdef __METAL_VERSION__
@@ -13,8 +13,8 @@
 namespace kipp_metal {
 
 KIPP_METAL_CONSTANT uint32_t kSimdLanes = 32;
-KIPP_METAL_CONSTANT uint32_t kHeadWidth = 128;      // head_dim of every checkpoint
-KIPP_METAL_CONSTANT uint32_t kKvHeads = 8;          // of every checkpoint
+KIPP_METAL_CONSTANT uint32_t kHeadWidth = 128;         // head_dim of every checkpoint
+KIPP_METAL_CONSTANT uint32_t kKvHeads = 8;             // of every checkpoint
 KIPP_METAL_CONSTANT uint32_t kPositionsPerBlock = 32;  // of the KV pool
 
 // Elementwise kernels: threadgroups of so many threads, each with four neighbouring elements.
@@ -40,8 +40,8 @@ KIPP_METAL_CONSTANT uint32_t kMatmulStride = kMatmulStep + 4;
 KIPP_METAL_CONSTANT uint32_t kMatmulOutStride = kMatmulRows + 4;
 KIPP_METAL_CONSTANT uint32_t kMatmulThreadgroupBytes = (kMatmulTokens + kMatmulRows) * kMatmulStride * 4;
 
-// attention_decode: a threadgroup takes one generated row, one KV head and kSplitPositions positions. Where a split begins
-// depends on the position alone, so neither mates nor the context that others have change a row's bits.
+// attention_decode: a threadgroup takes one generated row, one KV head and kSplitPositions positions. Where a split
+// begins depends on the position alone, so neither mates nor the context that others have change a row's bits.
 KIPP_METAL_CONSTANT uint32_t kDecodeThreads = 128;
 KIPP_METAL_CONSTANT uint32_t kSplitPositions = 256;
 KIPP_METAL_CONSTANT uint32_t kMaxQueryGroup = 8;  // query heads that share a KV head

@@ -20,12 +20,18 @@ inline float lane_max(float value) {
 }
 
 // Two bf16 that lie side by side as one word: the first is the lower half.
-inline float widen_low(uint pair) { return as_type<float>(pair << 16); }
-inline float widen_high(uint pair) { return as_type<float>(pair & 0xFFFF0000u); }
+inline float widen_low(uint pair) {
+  return as_type<float>(pair << 16);
+}
+inline float widen_high(uint pair) {
+  return as_type<float>(pair & 0xFFFF0000u);
+}
 inline float4 widen4(uint2 pairs) {
   return float4(widen_low(pairs.x), widen_high(pairs.x), widen_low(pairs.y), widen_high(pairs.y));
 }
-inline float widen(ushort bits) { return as_type<float>(uint(bits) << 16); }
+inline float widen(ushort bits) {
+  return as_type<float>(uint(bits) << 16);
+}
 
 // To nearest even; a NaN stays a quiet NaN.
 inline ushort round_to_bf16(float value) {

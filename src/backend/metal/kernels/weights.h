@@ -1,5 +1,5 @@
-// How matrices are stored (model/weights.h), eight weights of a lane at a time, as the integers or the bf16 that they are.
-// Four lanes share a group of 32 columns in every type. Metal only.
+// How matrices are stored (model/weights.h), eight weights of a lane at a time, as the integers or the bf16 that they
+// are. Four lanes share a group of 32 columns in every type. Metal only.
 #pragma once
 
 #include <metal_stdlib>
@@ -15,17 +15,21 @@ struct Eight {
   float scale, bias;
 };
 
-inline float half_bits(ushort bits) { return float(as_type<half>(bits)); }
+inline float half_bits(ushort bits) {
+  return float(as_type<half>(bits));
+}
 
 // Two bytes, signed; and the nibbles of four bytes.
-inline float2 signed_bytes(ushort pair) { return float2(float(char(pair & 0xFF)), float(char(pair >> 8))); }
+inline float2 signed_bytes(ushort pair) {
+  return float2(float(char(pair & 0xFF)), float(char(pair >> 8)));
+}
 inline float4 nibbles(uint word, uint shift) {
   return float4(float((word >> shift) & 15u), float((word >> (shift + 8)) & 15u), float((word >> (shift + 16)) & 15u),
                 float((word >> (shift + 24)) & 15u));
 }
 
-// Each has: row_bytes; load of the eight weights that `lane` takes of the 256 columns from `begin` on; which columns those are,
-// four and four, relative to begin; and how their products with x and the sum of these x enter a sum.
+// Each has: row_bytes; load of the eight weights that `lane` takes of the 256 columns from `begin` on; which columns
+// those are, four and four, relative to begin; and how their products with x and the sum of these x enter a sum.
 struct Bf16 {
   static ulong row_bytes(uint columns) { return ulong(columns) * 2; }
   static uint low_columns(uint lane) { return lane * 8; }

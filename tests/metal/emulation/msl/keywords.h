@@ -1,9 +1,9 @@
-// Keywords and scalar types of the Metal Shading Language as C++. Address spaces vanish here: that every pointer has the
-// right one is checked by another compilation (tests/metal/language), where an access leads is checked at run time.
+// Keywords and scalar types of the Metal Shading Language as C++. Address spaces vanish here: that every pointer has
+// the right one is checked by another compilation (tests/metal/language), where an access leads is checked at run time.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include <stddef.h>
+#include <stdint.h>
 
 // Metal 3.1 is what the bridge compiles kernels as. 1.5.2 Preprocessor Definitions.
 #define __METAL_VERSION__ 310

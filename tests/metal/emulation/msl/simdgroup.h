@@ -1,5 +1,6 @@
-// Threads that wait for each other or pass values. Metal Shading Language Specification: 6.9.1 Threadgroup and SIMD-Group
-// Synchronization Functions, 6.9.2 SIMD-Group Functions. Stricter than Metal: all 32 lanes take part in every call.
+// Threads that wait for each other or pass values. Metal Shading Language Specification: 6.9.1 Threadgroup and
+// SIMD-Group Synchronization Functions, 6.9.2 SIMD-Group Functions. Stricter than Metal: all 32 lanes take part in
+// every call.
 #pragma once
 
 #include "metal/emulation/machine.h"
@@ -9,7 +10,9 @@ namespace metal {
 
 // 6.9.1, memory flags: which memory's accesses a barrier orders.
 enum class mem_flags : uint { mem_none = 0, mem_device = 1, mem_threadgroup = 2 };
-inline mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags(uint(a) | uint(b)); }
+inline mem_flags operator|(mem_flags a, mem_flags b) {
+  return mem_flags(uint(a) | uint(b));
+}
 
 // 6.9.1: all threads of the threadgroup, or of the simdgroup, reach it before any goes on.
 inline void threadgroup_barrier(mem_flags flags, int line = __builtin_LINE()) {

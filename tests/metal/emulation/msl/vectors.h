@@ -1,5 +1,5 @@
-// Vectors of two, three and four elements, and reinterpreted bits. Metal Shading Language Specification: 2.2 Vector Data
-// Types, 2.5 Alignment of Data Types, 3.1 Scalar and Vector Operators, "Type Conversions and Reinterpreting Data".
+// Vectors of two, three and four elements, and reinterpreted bits. Metal Shading Language Specification: 2.2 Vector
+// Data Types, 2.5 Alignment of Data Types, 3.1 Scalar and Vector Operators, "Type Conversions and Reinterpreting Data".
 // Only .x .y .z .w and [] reach elements: kernels do without other swizzles.
 #pragma once
 
@@ -48,26 +48,26 @@ struct Same {
 };
 
 // 3.1: a scalar operand is widened to a vector.
-#define KIPP_METAL_VECTOR_OPERATOR(op)                                                    \
-  template <typename T>                                                                   \
-  inline vec<T, 2> operator op(vec<T, 2> a, vec<T, 2> b) {                                \
-    return vec<T, 2>(T(a.x op b.x), T(a.y op b.y));                                       \
-  }                                                                                       \
-  template <typename T>                                                                   \
-  inline vec<T, 4> operator op(vec<T, 4> a, vec<T, 4> b) {                                \
-    return vec<T, 4>(T(a.x op b.x), T(a.y op b.y), T(a.z op b.z), T(a.w op b.w));         \
-  }                                                                                       \
-  template <typename T, int N>                                                            \
-  inline vec<T, N> operator op(vec<T, N> a, typename Same<T>::type b) {                   \
-    return a op vec<T, N>(b);                                                             \
-  }                                                                                       \
-  template <typename T, int N>                                                            \
-  inline vec<T, N> operator op(typename Same<T>::type a, vec<T, N> b) {                   \
-    return vec<T, N>(a) op b;                                                             \
-  }                                                                                       \
-  template <typename T, int N, typename Other>                                            \
-  inline vec<T, N>& operator op##=(vec<T, N>& a, Other b) {                               \
-    return a = a op b;                                                                    \
+#define KIPP_METAL_VECTOR_OPERATOR(op)                                            \
+  template <typename T>                                                           \
+  inline vec<T, 2> operator op(vec<T, 2> a, vec<T, 2> b) {                        \
+    return vec<T, 2>(T(a.x op b.x), T(a.y op b.y));                               \
+  }                                                                               \
+  template <typename T>                                                           \
+  inline vec<T, 4> operator op(vec<T, 4> a, vec<T, 4> b) {                        \
+    return vec<T, 4>(T(a.x op b.x), T(a.y op b.y), T(a.z op b.z), T(a.w op b.w)); \
+  }                                                                               \
+  template <typename T, int N>                                                    \
+  inline vec<T, N> operator op(vec<T, N> a, typename Same<T>::type b) {           \
+    return a op vec<T, N>(b);                                                     \
+  }                                                                               \
+  template <typename T, int N>                                                    \
+  inline vec<T, N> operator op(typename Same<T>::type a, vec<T, N> b) {           \
+    return vec<T, N>(a) op b;                                                     \
+  }                                                                               \
+  template <typename T, int N, typename Other>                                    \
+  inline vec<T, N>& operator op##=(vec<T, N>& a, Other b) {                       \
+    return a = a op b;                                                            \
   }
 KIPP_METAL_VECTOR_OPERATOR(+)
 KIPP_METAL_VECTOR_OPERATOR(-)
@@ -95,7 +95,7 @@ struct half {
     const uint32_t exponent = (bits >> 10) & 31u;
     const uint32_t fraction = bits & 1023u;
     if (exponent == 0) {  // fraction · 2^-24, exact
-      const float magnitude = float(fraction) * 0x1p-24f;
+      const float magnitude = float(fraction) * 5.9604644775390625e-8f;
       return sign != 0 ? -magnitude : magnitude;
     }
     const uint32_t wide = exponent == 31 ? 255u : exponent + 112u;
