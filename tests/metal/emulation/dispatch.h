@@ -31,12 +31,12 @@ struct Constant {
 };
 
 struct Dispatch {
-  std::string function;                              // "kipp_matvec_bf16"
-  std::map<uint32_t, Constant> constants;            // by index
-  std::map<uint32_t, BoundBuffer> buffers;           // by index
-  std::map<uint32_t, std::vector<std::byte>> bytes;  // setBytes
-  std::map<uint32_t, uint32_t> threadgroup_memory;   // setThreadgroupMemoryLength(length, index)
-  Extent threadgroups, threads_per_threadgroup;      // dispatchThreadgroups
+  std::string function;                                    // "kipp_matvec_bf16"
+  std::map<uint32_t, Constant> constants = {};             // by index
+  std::map<uint32_t, BoundBuffer> buffers = {};            // by index
+  std::map<uint32_t, std::vector<std::byte>> bytes = {};   // setBytes
+  std::map<uint32_t, uint32_t> threadgroup_memory = {};    // setThreadgroupMemoryLength(length, index)
+  Extent threadgroups = {}, threads_per_threadgroup = {};  // dispatchThreadgroups
   // What memory that must not be read holds: to read an aligned word that is this (or a 16-bit half of it) is an error.
   std::map<uint32_t, uint32_t> poison = {};  // by buffer index
 };

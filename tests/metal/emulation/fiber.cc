@@ -84,7 +84,7 @@ uintptr_t Fiber::stack_begin() const {
 void Fiber::prepare(void (*function)(void*), void* argument) {
   // Six registers and a return address; the stack is 16-byte aligned once that was popped.
   auto top = (reinterpret_cast<uintptr_t>(context_->stack.get()) + kStackBytes) & ~uintptr_t{15};
-  auto* slots = reinterpret_cast<void**>(top - 8 * sizeof(void*));
+  auto* slots = reinterpret_cast<void**>(top - 7 * sizeof(void*));
   slots[0] = nullptr;                            // r15
   slots[1] = nullptr;                            // r14
   slots[2] = argument;                           // r13
@@ -92,7 +92,6 @@ void Fiber::prepare(void (*function)(void*), void* argument) {
   slots[4] = nullptr;                            // rbx
   slots[5] = nullptr;                            // rbp
   slots[6] = reinterpret_cast<void*>(&kipp_metal_fiber_begin);
-  slots[7] = nullptr;
   context_->stack_pointer = slots;
 }
 #else

@@ -40,11 +40,15 @@ std::vector<uint32_t> order_of(uint32_t num_threads, LaneOrder order) {
 
 Gpu::Gpu() : caller_(Fiber::of_caller()) {}
 
+// What the kernel is given lies on the thread's own stack, which it may read.
 void Gpu::thread_main(void* thread) {
   Gpu& self = gpu();
   auto& me = *static_cast<Thread*>(thread);
-  const ThreadInputs inputs{self.pointers_->data(), reinterpret_cast<uint32_t(*)[3]>(me.numbers.data())};
-  self.function_->call(inputs);
+  void* pointers[kMaxParameters];
+  uint32_t numbers[kMaxParameters][3];
+  std::ranges::copy(*self.pointers_, pointers);
+  self.set_numbers(me, numbers);
+  self.function_->call({pointers, numbers});
   me.state = ThreadState::kFinished;
   ++self.num_finished_;
   self.give_way();
@@ -55,6 +59,7 @@ std::string Gpu::run(const FunctionEntry& function, const Dispatch& dispatch, co
   const Extent& size = dispatch.threads_per_threadgroup;
   function_ = &function;
   pointers_ = &pointers;
+  dispatch_ = &dispatch;
   memory_ = &memory;
   finding_.clear();
   num_threads_ = size.x * size.y * size.z;
@@ -69,7 +74,7 @@ std::string Gpu::run(const FunctionEntry& function, const Dispatch& dispatch, co
   for (uint32_t z = 0; z < dispatch.threadgroups.z; ++z) {
     for (uint32_t y = 0; y < dispatch.threadgroups.y; ++y) {
       for (uint32_t x = 0; x < dispatch.threadgroups.x; ++x, ++threadgroup_) {
-        begin_threadgroup(dispatch, x, y, z);
+        begin_threadgroup(x, y, z);
         run_until_finished();
         if (!finding_.empty()) return finding_;
       }
@@ -78,21 +83,20 @@ std::string Gpu::run(const FunctionEntry& function, const Dispatch& dispatch, co
   return {};
 }
 
-void Gpu::set_numbers(Thread& thread, const Dispatch& dispatch, const uint32_t (&group)[3]) {
-  const Extent& size = dispatch.threads_per_threadgroup;
-  const Extent& grid = dispatch.threadgroups;
+void Gpu::set_numbers(const Thread& thread, uint32_t (&numbers)[kMaxParameters][3]) const {
+  const Extent& size = dispatch_->threads_per_threadgroup;
+  const Extent& grid = dispatch_->threadgroups;
   const uint32_t i = thread.index;
   const uint32_t in_group[3] = {i % size.x, i / size.x % size.y, i / (size.x * size.y)};
-  const uint32_t sizes[3] = {size.x, size.y, size.z};
-  thread.numbers.assign(size_t{3} * function_->num_parameters, 0);
+  const uint32_t(&group)[3] = position_;
   for (uint32_t p = 0; p < function_->num_parameters; ++p) {
     const std::string_view attribute = function_->parameters[p].attribute;
-    uint32_t* out = thread.numbers.data() + size_t{3} * p;
+    uint32_t(&out)[3] = numbers[p];
     const auto put = [&](uint32_t x, uint32_t y, uint32_t z) { out[0] = x, out[1] = y, out[2] = z; };
     if (attribute == "threadgroup_position_in_grid") put(group[0], group[1], group[2]);
     if (attribute == "thread_position_in_threadgroup") put(in_group[0], in_group[1], in_group[2]);
     if (attribute == "thread_position_in_grid") {
-      put(group[0] * sizes[0] + in_group[0], group[1] * sizes[1] + in_group[1], group[2] * sizes[2] + in_group[2]);
+      put(group[0] * size.x + in_group[0], group[1] * size.y + in_group[1], group[2] * size.z + in_group[2]);
     }
     if (attribute == "threads_per_threadgroup") put(size.x, size.y, size.z);
     if (attribute == "threadgroups_per_grid") put(grid.x, grid.y, grid.z);
@@ -104,7 +108,7 @@ void Gpu::set_numbers(Thread& thread, const Dispatch& dispatch, const uint32_t (
   }
 }
 
-void Gpu::begin_threadgroup(const Dispatch& dispatch, uint32_t x, uint32_t y, uint32_t z) {
+void Gpu::begin_threadgroup(uint32_t x, uint32_t y, uint32_t z) {
   const uint32_t group[3] = {x, y, z};
   std::ranges::copy(group, position_);
   num_waiting_ = num_finished_ = turn_ = 0;
@@ -117,7 +121,6 @@ void Gpu::begin_threadgroup(const Dispatch& dispatch, uint32_t x, uint32_t y, ui
     Thread& thread = threads_[i];
     thread.index = i;
     thread.state = ThreadState::kReady;
-    set_numbers(thread, dispatch, group);
     thread.fiber.prepare(thread_main, &thread);
   }
 }

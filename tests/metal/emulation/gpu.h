@@ -15,6 +15,7 @@ namespace kipp::metal_emulation {
 
 inline constexpr uint32_t kLanes = 32;
 inline constexpr uint32_t kMaxThreads = 1024;  // of a threadgroup: every Apple GPU's limit
+inline constexpr uint32_t kMaxParameters = 32;
 
 enum class ThreadState : uint8_t { kReady, kAtSimdCall, kAtBarrier, kFinished };
 
@@ -25,7 +26,6 @@ struct Thread {
   const char* waits_in = "";  // the call at which it waits, and its line
   int line = 0;
   MatrixCall matrix = {};
-  std::vector<uint32_t> numbers;  // three a parameter
 };
 
 struct Simdgroup {
@@ -59,8 +59,8 @@ class Gpu {
 
  private:
   static void thread_main(void* thread);
-  void begin_threadgroup(const Dispatch& dispatch, uint32_t x, uint32_t y, uint32_t z);
-  void set_numbers(Thread& thread, const Dispatch& dispatch, const uint32_t (&group)[3]);
+  void begin_threadgroup(uint32_t x, uint32_t y, uint32_t z);
+  void set_numbers(const Thread& thread, uint32_t (&numbers)[kMaxParameters][3]) const;
   void run_until_finished();
   Thread* next_ready();
   bool release_barrier();
@@ -76,6 +76,7 @@ class Gpu {
   std::string place() const;
 
   const FunctionEntry* function_ = nullptr;
+  const Dispatch* dispatch_ = nullptr;
   const std::vector<void*>* pointers_ = nullptr;
   Memory* memory_ = nullptr;
   std::vector<Thread> threads_;

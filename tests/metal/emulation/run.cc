@@ -30,6 +30,7 @@ class Arguments {
   Arguments(const FunctionEntry& function, const Dispatch& dispatch) : function_(function), dispatch_(dispatch) {}
 
   Result<void> bind() {
+    if (function_.num_parameters > kMaxParameters) return failed(fmt::format("more than {} arguments", kMaxParameters));
     pointers_.assign(function_.num_parameters, nullptr);
     KIPP_TRY(check_indices());
     for (uint32_t i = 0; i < function_.num_parameters; ++i) {

@@ -41,7 +41,8 @@ class Sequences {
         }
         for (uint32_t part = 0; part < 2; ++part) {
           for (uint32_t head = 0; head < kKvHeads; ++head) {
-            for (uint32_t d = 0; d < kHeadWidth; ++d) pool_[index(s, p, part, head, d)] = f32_to_bf16(draw.uniform(-1, 1));
+            for (uint32_t d = 0; d < kHeadWidth; ++d)
+              pool_[index(s, p, part, head, d)] = f32_to_bf16(draw.uniform(-1, 1));
           }
         }
       }
@@ -58,7 +59,8 @@ class Sequences {
  private:
   size_t index(size_t sequence, uint32_t position, uint32_t part, uint32_t head, uint32_t d) const {
     const auto block = static_cast<size_t>(tables_[sequence * table_stride_ + position / kPositionsPerBlock]);
-    const uint32_t in_block = ((part * kKvHeads + head) * kPositionsPerBlock + position % kPositionsPerBlock) * kHeadWidth + d;
+    const uint32_t in_block =
+        ((part * kKvHeads + head) * kPositionsPerBlock + position % kPositionsPerBlock) * kHeadWidth + d;
     return block * kBlockStride + in_block;
   }
 
@@ -74,10 +76,11 @@ struct Row {
 
 using Value = std::function<double(uint32_t position, uint32_t part, uint32_t kv_head, uint32_t d)>;
 
-// One query head of a row that sees `count` positions. A score is one chain of products, scaled: its error δ becomes e^2δ - 1
-// of a weight and the sum of weights. Those go through an exponential (8 roundings) and the sum, and with every block, split
-// and simdgroup through one more exponential and a product.
-void compare_head(Check& check, const float* q, const float* out, uint32_t count, uint32_t kv_head, const Value& value) {
+// One query head of a row that sees `count` positions. A score is one chain of products, scaled: its error δ becomes
+// e^2δ - 1 of a weight and the sum of weights. Those go through an exponential (8 roundings) and the sum, and with
+// every block, split and simdgroup through one more exponential and a product.
+void compare_head(Check& check, const float* q, const float* out, uint32_t count, uint32_t kv_head,
+                  const Value& value) {
   std::vector<double> scores(count);
   double magnitude = 0.0;
   for (uint32_t p = 0; p < count; ++p) {
@@ -111,14 +114,16 @@ void compare_head(Check& check, const float* q, const float* out, uint32_t count
 
 // Heads 0, 1, one in the middle and the last: each has another place in its group and in the row.
 void compare_rows(Check& check, const std::vector<float>& q, const std::vector<float>& out, uint32_t heads,
-                  const std::vector<Row>& rows, const std::function<double(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t)>& value) {
+                  const std::vector<Row>& rows,
+                  const std::function<double(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t)>& value) {
   const uint32_t q_stride = heads * kHeadWidth + 4;
   const uint32_t out_stride = heads * kHeadWidth + 8;
   for (uint32_t r = 0; r < rows.size() && !check.has_failed(); ++r) {
     for (const uint32_t head : {0U, 1U, heads / 2 + 1, heads - 1}) {
-      compare_head(check, q.data() + size_t{r} * q_stride + head * kHeadWidth,
-                   out.data() + size_t{r} * out_stride + head * kHeadWidth, rows[r].position + 1, head / (heads / kKvHeads),
-                   [&](uint32_t p, uint32_t part, uint32_t h, uint32_t d) { return value(rows[r].sequence, p, part, h, d); });
+      compare_head(
+          check, q.data() + size_t{r} * q_stride + head * kHeadWidth,
+          out.data() + size_t{r} * out_stride + head * kHeadWidth, rows[r].position + 1, head / (heads / kKvHeads),
+          [&](uint32_t p, uint32_t part, uint32_t h, uint32_t d) { return value(rows[r].sequence, p, part, h, d); });
     }
   }
 }
@@ -126,7 +131,8 @@ void compare_rows(Check& check, const std::vector<float>& q, const std::vector<f
 std::vector<float> draw_queries(Draw& draw, uint32_t rows, uint32_t heads) {
   const uint32_t stride = heads * kHeadWidth + 4;
   std::vector<float> q(size_t{rows} * stride, poison());
-  for (uint32_t r = 0; r < rows; ++r) std::ranges::copy(draw.floats(size_t{heads} * kHeadWidth, 2.0F), q.begin() + r * stride);
+  for (uint32_t r = 0; r < rows; ++r)
+    std::ranges::copy(draw.floats(size_t{heads} * kHeadWidth, 2.0F), q.begin() + r * stride);
   return q;
 }
 
@@ -143,9 +149,8 @@ std::vector<float> decode(Check& check, const Sequences& kv, const std::vector<R
   std::vector<float> values(parts * kHeadWidth, poison());
   std::vector<float> stats(parts * 2, poison());
   std::vector<float> out(size_t{num_rows} * (heads * kHeadWidth + 8), poison());
-  const std::vector<std::byte> args =
-      bytes_of(AttentionDecodeArgs{kBlockStride, kv.table_stride(), num_rows, max_splits, heads * kHeadWidth + 4,
-                                   heads * kHeadWidth + 8, 0});
+  const std::vector<std::byte> args = bytes_of(kipp_metal::AttentionDecodeArgs{
+      kBlockStride, kv.table_stride(), num_rows, max_splits, heads * kHeadWidth + 4, heads * kHeadWidth + 8, 0});
   check.run({.function = "kipp_attention_decode",
              .constants = {{0, {heads}}},
              .buffers = {{0, buffer(q)},
@@ -174,23 +179,22 @@ std::vector<float> decode(Check& check, const Sequences& kv, const std::vector<R
   return out;
 }
 
-std::vector<float> prompt(Check& check, const Sequences& kv, const std::vector<PromptTile>& tiles, const std::vector<float>& q,
-                          uint32_t heads) {
+std::vector<float> prompt(Check& check, const Sequences& kv, const std::vector<PromptTile>& tiles,
+                          const std::vector<float>& q, uint32_t heads) {
   const uint32_t q_stride = heads * kHeadWidth + 4;
   const uint32_t out_stride = heads * kHeadWidth + 8;
   std::vector<float> out(q.size() / q_stride * out_stride, poison());
-  check.run({.function = "kipp_attention_prompt",
-             .constants = {{0, {heads}}},
-             .buffers = {{0, buffer(q)},
-                         {1, buffer(kv.pool())},
-                         {2, buffer(tiles)},
-                         {3, buffer(kv.tables())},
-                         {4, buffer(out)}},
-             .bytes = {{5, bytes_of(AttentionPromptArgs{kBlockStride, kv.table_stride(), q_stride, out_stride, 0})}},
-             .threadgroup_memory = {{0, kPromptThreadgroupBytes}},
-             .threadgroups = {static_cast<uint32_t>(tiles.size()), heads},
-             .threads_per_threadgroup = {kPromptThreads},
-             .poison = {{0, kPoisonF32}, {1, kPoisonPair}}});
+  check.run(
+      {.function = "kipp_attention_prompt",
+       .constants = {{0, {heads}}},
+       .buffers =
+           {{0, buffer(q)}, {1, buffer(kv.pool())}, {2, buffer(tiles)}, {3, buffer(kv.tables())}, {4, buffer(out)}},
+       .bytes = {{5,
+                  bytes_of(kipp_metal::AttentionPromptArgs{kBlockStride, kv.table_stride(), q_stride, out_stride, 0})}},
+       .threadgroup_memory = {{0, kPromptThreadgroupBytes}},
+       .threadgroups = {static_cast<uint32_t>(tiles.size()), heads},
+       .threads_per_threadgroup = {kPromptThreads},
+       .poison = {{0, kPoisonF32}, {1, kPoisonPair}}});
   check.note(out);
   return out;
 }
@@ -206,7 +210,9 @@ void check_attention_decode(Check& check) {
   const std::vector<uint32_t> lengths = {300, 70, 520};
   const std::vector<Row> rows = {{0, 299}, {1, 0}, {1, 31}, {2, 511}, {1, 69}, {0, 255}, {0, 256}, {1, 32}};
   const Sequences kv(lengths, 1);
-  const auto value = [&](uint32_t s, uint32_t p, uint32_t part, uint32_t h, uint32_t d) { return kv.get(s, p, part, h, d); };
+  const auto value = [&](uint32_t s, uint32_t p, uint32_t part, uint32_t h, uint32_t d) {
+    return kv.get(s, p, part, h, d);
+  };
   for (const uint32_t heads : {8U, 16U, 32U, 40U, 64U}) {
     const std::vector<Row> some(rows.begin(), rows.begin() + (heads == 16 ? 8 : 3));
     const std::vector<float> q = draw_queries(draw, static_cast<uint32_t>(some.size()), heads);
@@ -214,7 +220,8 @@ void check_attention_decode(Check& check) {
   }
   const std::vector<float> q = draw_queries(draw, static_cast<uint32_t>(rows.size()), 16);
   const std::vector<float> together = decode(check, kv, rows, q, 16, 2);
-  if (!same_bits(decode(check, Sequences(lengths, 2), rows, q, 16, 5), together)) check.fail("bits depend on placement");
+  if (!same_bits(decode(check, Sequences(lengths, 2), rows, q, 16, 5), together))
+    check.fail("bits depend on placement");
   for (size_t r = 0; r < rows.size() && !check.has_failed(); ++r) {
     const size_t q_stride = q.size() / rows.size();
     const size_t stride = together.size() / rows.size();
@@ -231,7 +238,9 @@ void check_attention_prompt(Check& check) {
   Draw draw(22);
   const std::vector<uint32_t> lengths = {75, 40};
   const Sequences kv(lengths, 3);
-  const auto value = [&](uint32_t s, uint32_t p, uint32_t part, uint32_t h, uint32_t d) { return kv.get(s, p, part, h, d); };
+  const auto value = [&](uint32_t s, uint32_t p, uint32_t part, uint32_t h, uint32_t d) {
+    return kv.get(s, p, part, h, d);
+  };
   // Rows 0 … 74: the first sequence; then the last seven tokens of the second.
   std::vector<Row> rows;
   for (uint32_t p = 0; p < 75; ++p) rows.push_back({0, p});
@@ -277,8 +286,12 @@ void check_attention_stateless(Check& check) {
     std::vector<float> out(size_t{kTokens} * (heads * kHeadWidth + 8), poison());
     if (!check.run({.function = "kipp_attention_stateless",
                     .constants = {{0, {heads}}},
-                    .buffers = {{0, buffer(q)}, {1, buffer(std::as_const(k))}, {2, buffer(std::as_const(v))}, {3, buffer(out)}},
-                    .bytes = {{4, bytes_of(StatelessAttentionArgs{kTokens, heads * kHeadWidth + 4, kStride, heads * kHeadWidth + 8})}},
+                    .buffers = {{0, buffer(q)},
+                                {1, buffer(std::as_const(k))},
+                                {2, buffer(std::as_const(v))},
+                                {3, buffer(out)}},
+                    .bytes = {{4, bytes_of(kipp_metal::StatelessAttentionArgs{kTokens, heads * kHeadWidth + 4, kStride,
+                                                                              heads * kHeadWidth + 8})}},
                     .threadgroups = {heads, kTokens},
                     .threads_per_threadgroup = {kSimdLanes},
                     .poison = {{0, kPoisonF32}, {1, kPoisonF32}, {2, kPoisonF32}}})) {

@@ -1,5 +1,6 @@
 // One check an operator of the Metal backend: its kernels, emulated, against the oracle or double precision. The same
-// functions show that the kernels are right (operators_test.cc) and that they notice what is wrong (seeded_faults_test.cc).
+// functions show that the kernels are right (operators_test.cc) and that they notice what is wrong
+// (seeded_faults_test.cc).
 #pragma once
 
 #include <cstdint>

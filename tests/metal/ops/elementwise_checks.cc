@@ -17,7 +17,8 @@ constexpr uint32_t ceil_div(uint32_t a, uint32_t b) {
   return (a + b - 1) / b;
 }
 
-void expect_same_bits(Check& check, const std::vector<float>& found, const std::vector<float>& expected, const char* what) {
+void expect_same_bits(Check& check, const std::vector<float>& found, const std::vector<float>& expected,
+                      const char* what) {
   check.note(found);
   for (size_t i = 0; i < expected.size(); ++i) {
     if (std::bit_cast<uint32_t>(found[i]) != std::bit_cast<uint32_t>(expected[i])) {
@@ -58,12 +59,13 @@ void check_embedding(Check& check) {
     std::vector<float> expected(out.size());
     if (!check.run({.function = "kipp_embedding",
                     .buffers = {{0, buffer(table)}, {1, buffer(ids)}, {2, buffer(out)}},
-                    .bytes = {{3, bytes_of(EmbeddingArgs{rows, hidden})}},
+                    .bytes = {{3, bytes_of(kipp_metal::EmbeddingArgs{rows, hidden})}},
                     .threadgroups = {ceil_div(hidden / 4, kElementwiseThreads), rows},
                     .threads_per_threadgroup = {kElementwiseThreads}})) {
       return;
     }
-    oracle::embedding({table.data(), ids.data(), expected.data(), static_cast<int32_t>(rows), static_cast<int32_t>(hidden)});
+    oracle::embedding(
+        {table.data(), ids.data(), expected.data(), static_cast<int32_t>(rows), static_cast<int32_t>(hidden)});
     expect_same_bits(check, out, expected, "embedding");
   }
 }
@@ -77,7 +79,7 @@ void check_residual_add(Check& check) {
     oracle::residual_add({expected.data(), y.data(), count});
     if (!check.run({.function = "kipp_residual_add",
                     .buffers = {{0, buffer(x)}, {1, buffer(y)}},
-                    .bytes = {{2, bytes_of(ElementwiseArgs{count})}},
+                    .bytes = {{2, bytes_of(kipp_metal::ElementwiseArgs{count})}},
                     .threadgroups = {ceil_div(count / 4, kElementwiseThreads)},
                     .threads_per_threadgroup = {kElementwiseThreads}})) {
       return;
@@ -86,7 +88,8 @@ void check_residual_add(Check& check) {
   }
 }
 
-// exp of 4 units in the last place (8 roundings), the sum, the quotient and the product; the oracle's exp is within one.
+// exp of 4 units in the last place (8 roundings), the sum, the quotient and the product; the oracle's exp is within
+// one.
 void check_swiglu(Check& check) {
   Draw draw(3);
   for (const uint32_t width : {4U, 512U, 1028U, 3072U}) {
@@ -100,12 +103,13 @@ void check_swiglu(Check& check) {
     for (uint32_t r = 0; r < kRows; ++r) {
       std::ranges::copy(draw.floats(width, 90.0F), gate.begin() + r * gate_stride);
       std::ranges::copy(draw.floats(width), up.begin() + r * up_stride);
-      oracle::swiglu({gate.data() + r * gate_stride, up.data() + r * up_stride, expected.data() + r * out_stride, width});
+      oracle::swiglu(
+          {gate.data() + r * gate_stride, up.data() + r * up_stride, expected.data() + r * out_stride, width});
     }
     std::vector<float> out(expected.size(), poison());
     if (!check.run({.function = "kipp_swiglu",
                     .buffers = {{0, buffer(std::as_const(gate))}, {1, buffer(std::as_const(up))}, {2, buffer(out)}},
-                    .bytes = {{3, bytes_of(SwigluArgs{kRows, width, gate_stride, up_stride, out_stride})}},
+                    .bytes = {{3, bytes_of(kipp_metal::SwigluArgs{kRows, width, gate_stride, up_stride, out_stride})}},
                     .threadgroups = {ceil_div(width / 4, kElementwiseThreads), kRows},
                     .threads_per_threadgroup = {kElementwiseThreads},
                     .poison = {{0, kPoisonF32}, {1, kPoisonF32}}})) {
@@ -142,7 +146,7 @@ void check_rope(Check& check) {
     }
     if (!check.run({.function = "kipp_rope",
                     .buffers = {{0, buffer(x)}, {1, buffer(std::as_const(angles))}},
-                    .bytes = {{2, bytes_of(RopeArgs{rows, heads, stride})}},
+                    .bytes = {{2, bytes_of(kipp_metal::RopeArgs{rows, heads, stride})}},
                     .threadgroups = {ceil_div(heads * kHalf, kElementwiseThreads), rows},
                     .threads_per_threadgroup = {kElementwiseThreads},
                     .poison = {{0, kPoisonF32}}})) {
@@ -186,7 +190,7 @@ void check_norm(Check& check, Draw& draw, const NormCase& norm) {
   Dispatch dispatch{.function = norm.function,
                     .constants = {{0, {norm.columns}}},
                     .buffers = {{0, buffer(std::as_const(x))}, {1, buffer(weight)}, {2, buffer(out)}},
-                    .bytes = {{3, bytes_of(RmsNormArgs{norm.rows, x_stride, out_stride, kEpsilon})}},
+                    .bytes = {{3, bytes_of(kipp_metal::RmsNormArgs{norm.rows, x_stride, out_stride, kEpsilon})}},
                     .threadgroups = {ceil_div(norm.rows, norm.rows_per_threadgroup)},
                     .threads_per_threadgroup = {norm.threads},
                     .poison = {{0, kPoisonF32}}};
@@ -195,7 +199,8 @@ void check_norm(Check& check, Draw& draw, const NormCase& norm) {
   if (!check.run(dispatch)) return;
   const double kernel_depth = 4.0 * ceil_div(norm.columns / 4, kNormThreads) + 5 + kNormThreads / kSimdLanes;
   const double oracle_depth = norm.columns / 16.0 + 4;
-  expect_close(check, out, expected, gamma(kernel_depth + 2) / 2 + gamma(oracle_depth + 2) / 2 + gamma(2 * 6), norm.function);
+  expect_close(check, out, expected, gamma(kernel_depth + 2) / 2 + gamma(oracle_depth + 2) / 2 + gamma(2 * 6),
+               norm.function);
 }
 
 }  // namespace
@@ -234,23 +239,22 @@ void check_kv_write(Check& check) {
   v[2] = std::bit_cast<float>(0x7F800001U);  // a NaN whose upper half alone would be infinity
   v[3] = std::bit_cast<float>(0x3F808000U);  // halfway: to even
   for (uint32_t r = 0; r < rows; ++r) {
-    oracle::kv_write({k.data() + r * stride, v.data() + r * stride, expected.view(), pool.block_table().data(), positions[r],
-                      1, kKvHeads, kHeadWidth});
+    oracle::kv_write({k.data() + r * stride, v.data() + r * stride, expected.view(), pool.block_table().data(),
+                      positions[r], 1, kKvHeads, kHeadWidth});
   }
   const size_t pool_bytes = pool.num_elements() * 2;
   const auto layer_offset = static_cast<size_t>(width) * 2 * kPositionsPerBlock * 2;  // the middle one of three layers
-  if (!check.run(
-          {.function = "kipp_kv_write",
-           .buffers = {{0, buffer(std::as_const(k))},
-                       {1, buffer(std::as_const(v))},
-                       {2, {view.blocks - layer_offset, pool_bytes, layer_offset, false}},
-                       {3, buffer(positions)},
-                       {4, buffer(sequences)},
-                       {5, buffer(std::as_const(tables))}},
-           .bytes = {{6, bytes_of(KvWriteArgs{static_cast<uint64_t>(view.block_stride_bytes) / 2, rows, stride, stride,
-                                              table_stride})}},
-           .threadgroups = {width / 4 / kElementwiseThreads, rows, 2},
-           .threads_per_threadgroup = {kElementwiseThreads}})) {
+  if (!check.run({.function = "kipp_kv_write",
+                  .buffers = {{0, buffer(std::as_const(k))},
+                              {1, buffer(std::as_const(v))},
+                              {2, {view.blocks - layer_offset, pool_bytes, layer_offset, false}},
+                              {3, buffer(positions)},
+                              {4, buffer(sequences)},
+                              {5, buffer(std::as_const(tables))}},
+                  .bytes = {{6, bytes_of(kipp_metal::KvWriteArgs{static_cast<uint64_t>(view.block_stride_bytes) / 2,
+                                                                 rows, stride, stride, table_stride})}},
+                  .threadgroups = {width / 4 / kElementwiseThreads, rows, 2},
+                  .threads_per_threadgroup = {kElementwiseThreads}})) {
     return;
   }
   const auto* found = reinterpret_cast<const uint16_t*>(view.blocks - layer_offset);
@@ -280,7 +284,7 @@ void check_argmax(Check& check) {
     std::vector<ArgmaxResult> results(kRows);
     if (!check.run({.function = "kipp_argmax",
                     .buffers = {{0, buffer(std::as_const(logits))}, {1, buffer(results)}},
-                    .bytes = {{2, bytes_of(ArgmaxArgs{kRows, width, stride})}},
+                    .bytes = {{2, bytes_of(kipp_metal::ArgmaxArgs{kRows, width, stride})}},
                     .threadgroup_memory = {{0, kArgmaxThreads / kSimdLanes * 16}},
                     .threadgroups = {kRows},
                     .threads_per_threadgroup = {kArgmaxThreads},
@@ -299,7 +303,8 @@ void check_argmax(Check& check) {
 
 void check_geometry(Check& check) {
   std::vector<Geometry> found(1);
-  if (!check.run({.function = "kipp_probe_geometry", .buffers = {{0, buffer(found)}}, .threads_per_threadgroup = {64}})) {
+  if (!check.run(
+          {.function = "kipp_probe_geometry", .buffers = {{0, buffer(found)}}, .threads_per_threadgroup = {64}})) {
     return;
   }
   const Geometry expected{kSimdLanes,
@@ -313,9 +318,9 @@ void check_geometry(Check& check) {
                           kDecodeThreadgroupBytes,
                           kPromptTokens,
                           kPromptThreadgroupBytes,
-                          sizeof(KvWriteArgs),
-                          sizeof(AttentionDecodeArgs),
-                          sizeof(AttentionPromptArgs)};
+                          sizeof(kipp_metal::KvWriteArgs),
+                          sizeof(kipp_metal::AttentionDecodeArgs),
+                          sizeof(kipp_metal::AttentionPromptArgs)};
   if (std::memcmp(&expected, found.data(), sizeof expected) != 0) check.fail("geometry: the sizes differ");
 }
 

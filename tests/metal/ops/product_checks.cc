@@ -27,8 +27,8 @@ struct Problem {
   std::vector<float> start;  // [tokens][out_stride] what out holds before; poison between rows
 };
 
-// The last column is 64 times as large as the others, so that a lost tail cannot hide in the bound. The matrix has no byte
-// behind its last row.
+// The last column is 64 times as large as the others, so that a lost tail cannot hide in the bound. The matrix has no
+// byte behind its last row.
 Problem draw_problem(Draw& draw, WeightType type, uint32_t tokens, uint32_t rows, uint32_t columns) {
   Problem problem{draw_matrix(draw, type, static_cast<int32_t>(rows), static_cast<int32_t>(columns)),
                   tokens,
@@ -56,7 +56,7 @@ std::vector<float> run_matvec(Check& check, Problem& problem, uint32_t first, ui
              .buffers = {{0, buffer(std::as_const(problem.matrix.data))},
                          {1, buffer(std::as_const(problem.x), size_t{first} * problem.x_stride)},
                          {2, buffer(out)}},
-             .bytes = {{3, bytes_of(MatvecArgs{rows, problem.x_stride, problem.out_stride})}},
+             .bytes = {{3, bytes_of(kipp_metal::MatvecArgs{rows, problem.x_stride, problem.out_stride})}},
              .threadgroups = {(rows + kMatvecRows - 1) / kMatvecRows},
              .threads_per_threadgroup = {kMatvecThreads},
              .poison = {{1, kPoisonF32}}});
@@ -73,7 +73,7 @@ std::vector<float> run_matmul(Check& check, Problem& problem, uint32_t first, ui
              .buffers = {{0, buffer(std::as_const(problem.matrix.data))},
                          {1, buffer(std::as_const(problem.x), size_t{first} * problem.x_stride)},
                          {2, buffer(out)}},
-             .bytes = {{3, bytes_of(MatmulArgs{count, rows, problem.x_stride, problem.out_stride})}},
+             .bytes = {{3, bytes_of(kipp_metal::MatmulArgs{count, rows, problem.x_stride, problem.out_stride})}},
              .threadgroup_memory = {{0, kMatmulThreadgroupBytes}},
              .threadgroups = {(rows + kMatmulRows - 1) / kMatmulRows, (count + kMatmulTokens - 1) / kMatmulTokens},
              .threads_per_threadgroup = {kMatmulThreads},
@@ -84,8 +84,8 @@ std::vector<float> run_matmul(Check& check, Problem& problem, uint32_t first, ui
 
 using Run = std::vector<float> (*)(Check&, Problem&, uint32_t, uint32_t, bool);
 
-// depth: most roundings that a product goes through in its sum. The product itself, scale and bias, and the sum of x that
-// a bias multiplies come on top, and the addition to what was there.
+// depth: most roundings that a product goes through in its sum. The product itself, scale and bias, and the sum of x
+// that a bias multiplies come on top, and the addition to what was there.
 void compare(Check& check, Problem& problem, const std::vector<float>& out, bool adds, double depth) {
   const StoredMatrix& matrix = problem.matrix;
   const double bound = gamma(depth + 1 + (matrix.type == WeightType::kBf16 ? 0 : 6) + (adds ? 1 : 0));
@@ -123,7 +123,8 @@ void compare_alone(Check& check, Run run, Problem& problem, const std::vector<fl
   for (const uint32_t count : {1U, 3U}) {
     for (uint32_t t = 0; t + count <= problem.tokens && !check.has_failed(); t += count) {
       const std::vector<float> alone = run(check, problem, t, count, adds);
-      if (std::memcmp(alone.data(), together.data() + size_t{t} * problem.out_stride, alone.size() * sizeof(float)) != 0) {
+      if (std::memcmp(alone.data(), together.data() + size_t{t} * problem.out_stride, alone.size() * sizeof(float)) !=
+          0) {
         check.fail(fmt::format("{} tokens from {} on have other bits than among {}", count, t, problem.tokens));
       }
     }

@@ -4,13 +4,16 @@
 // emulator.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <iterator>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "metal/emulation/signatures/fault.h"
 #include "metal/emulation/signatures/language.h"
 
 namespace kipp::metal_emulation {
@@ -48,35 +51,50 @@ std::string with_attribute_renamed(std::string text) {
   return text;
 }
 
-int write(const std::filesystem::path& input, const std::filesystem::path& output, const std::string& prefix) {
-  std::ifstream file(input);
-  std::stringstream text;
-  text << file.rdbuf();
-  const Result<Source> source = read_source(text.str());
-  if (!file || !source) {
-    fmt::print(stderr, "{}: {}\n", input.string(), file ? source.error().message : "cannot be read");
-    return 1;
-  }
+std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+Result<std::string> read_kernel(const std::filesystem::path& path, const std::string& faults, const std::string& name) {
+  std::string text = read(path);
+  if (text.empty()) return make_error(ErrorCode::kNotFound, "it cannot be read");
+  if (name.empty()) return text;
+  KIPP_ASSIGN(const std::vector<SeededFault> all, read_faults(read(faults)));
+  const auto fault = std::ranges::find(all, name, &SeededFault::name);
+  if (fault == all.end()) return make_error(ErrorCode::kNotFound, "there is no fault " + name);
+  return with_fault(*fault, text, path.filename() == fault->file ? "" : read(path.parent_path() / fault->file));
+}
+
+Result<void> write(const std::filesystem::path& input, const std::string& output, const std::string& faults,
+                   const std::string& fault) {
+  KIPP_ASSIGN(const std::string text, read_kernel(input, faults, fault));
+  KIPP_ASSIGN(const Source source, read_source(text));
   std::ofstream out(output);
   // The standard library first: each file has a namespace of its own.
   out << "#include <metal_stdlib>\n#include <metal_simdgroup_matrix>\n#include \"metal/emulation/entry.h\"\n\n"
       << fmt::format("namespace {{\nnamespace source {{\n#line 1 \"{}\"\n", std::filesystem::absolute(input).string())
-      << with_attribute_renamed(text.str()) << fmt::format("}}\n#line 1 \"{}\"\n", output.string())
+      << with_attribute_renamed(text) << fmt::format("}}\n#line 1 \"{}\"\n", output)
       << "using namespace kipp::metal_emulation;\n\n"
-      << constants_table(*source);
-  for (const SourceFunction& function : source->functions)
-    out << function_entry(function, source->constants.size(), prefix);
+      << constants_table(source);
+  for (const SourceFunction& function : source.functions) {
+    out << function_entry(function, source.constants.size(), fault.empty() ? "" : fault + "/");
+  }
   out << "}\n";
-  return out.good() ? 0 : 1;
+  if (!out.good()) return make_error(ErrorCode::kIo, "cannot write " + output);
+  return {};
 }
 
 }  // namespace
 }  // namespace kipp::metal_emulation
 
 int main(int argc, char** argv) {
-  if (argc != 3 && argc != 4) {
-    fmt::print(stderr, "usage: metal_signatures kernel.metal output.cc [prefix]\n");
+  if (argc != 3 && argc != 5) {
+    fmt::print(stderr, "usage: metal_signatures kernel.metal output.cc [faults.txt fault]\n");
     return 2;
   }
-  return kipp::metal_emulation::write(argv[1], argv[2], argc == 4 ? argv[3] : "");
+  const auto result =
+      kipp::metal_emulation::write(argv[1], argv[2], argc == 5 ? argv[3] : "", argc == 5 ? argv[4] : "");
+  if (!result) fmt::print(stderr, "{}: {}\n", argv[1], result.error().message);
+  return result ? 0 : 1;
 }
