@@ -1,0 +1,51 @@
+// See shadow.h.
+// Fewer races are found where more than two threads read one place: of several readers only what they have in common is
+// remembered.
+#include "metal/emulation/shadow.h"
+
+namespace kipp::metal_emulation {
+namespace {
+
+constexpr uint32_t kLanes = 32;
+
+// Whether nothing orders `before` and `now`, one of which writes.
+bool races(Stamp before, Stamp now, bool shared) {
+  if (before.bits == 0) return false;
+  if (before.bits == kManyThreadgroups) return true;
+  if (before.threadgroup() != now.threadgroup()) return shared;
+  if (before.barriers() != now.barriers() || before.thread() == now.thread()) return false;
+  const uint32_t thread = before.thread();
+  const uint32_t simdgroup = now.thread() / kLanes;
+  const bool in_simdgroup =
+      thread >= kOneSimdgroup ? thread == (kOneSimdgroup | simdgroup) : thread / kLanes == simdgroup;
+  return !in_simdgroup || before.simd_barriers() == now.simd_barriers();
+}
+
+// The reader that stands for `before` and `now`.
+Stamp merged(Stamp before, Stamp now, bool shared) {
+  if (before.bits == 0 || before.bits == kManyThreadgroups) return before.bits == 0 ? now : before;
+  if (before.threadgroup() != now.threadgroup()) return shared ? Stamp{kManyThreadgroups} : now;
+  if (before.barriers() != now.barriers() || before.thread() == now.thread()) return now;
+  const uint32_t thread = before.thread();
+  const uint32_t simdgroup = now.thread() / kLanes;
+  const bool in_simdgroup =
+      thread >= kOneSimdgroup ? thread == (kOneSimdgroup | simdgroup) : thread / kLanes == simdgroup;
+  return {(now.bits & ~uint64_t{0xFFF}) | (in_simdgroup ? kOneSimdgroup | simdgroup : kManyThreads)};
+}
+
+}  // namespace
+
+Conflict note_read(Granule& granule, Stamp now, bool shared) {
+  if (!shared && granule.writer.threadgroup() != now.threadgroup()) return Conflict::kUnwritten;
+  if (races(granule.writer, now, shared)) return Conflict::kRace;
+  granule.reader = merged(granule.reader, now, shared);
+  return Conflict::kNone;
+}
+
+Conflict note_write(Granule& granule, Stamp now, bool shared) {
+  if (races(granule.writer, now, shared) || races(granule.reader, now, shared)) return Conflict::kRace;
+  granule.writer = now;
+  return Conflict::kNone;
+}
+
+}  // namespace kipp::metal_emulation
