@@ -206,8 +206,7 @@ void Gpu::check(const Access& access) {
   ++num_checked_;
   Stamp stamps[2];
   stamps_of(*current_, stamps);
-  std::string finding = memory_->check(access, stamps);
-  if (!finding.empty()) stop(std::move(finding));
+  if (!memory_->check(access, stamps)) stop(memory_->finding());
 }
 
 bool Gpu::meet(const char* name, int line) {
@@ -223,7 +222,8 @@ bool Gpu::meet(const char* name, int line) {
   const uint32_t first = me.index / kLanes * kLanes;
   for (uint32_t i = first; i < first + kLanes; ++i) {
     const Thread& lane = threads_[i];
-    if (lane.line != line || std::string_view(lane.waits_in) != name) {
+    const bool is_same = lane.waits_in == name || std::string_view(lane.waits_in) == name;
+    if (lane.line != line || !is_same) {
       stop(fmt::format("lanes of a simdgroup diverge: {} of line {}, while lane {} waits in {} of line {}", name, line,
                        i % kLanes, lane.waits_in, lane.line));
     }
@@ -234,6 +234,7 @@ bool Gpu::meet(const char* name, int line) {
 void Gpu::release_simdgroup(uint32_t simdgroup) {
   simdgroups_[simdgroup].num_waiting = 0;
   for (uint32_t i = simdgroup * kLanes; i < (simdgroup + 1) * kLanes; ++i) threads_[i].state = ThreadState::kReady;
+  turn_ = turn_ / kLanes * kLanes;  // it goes on until it waits for other simdgroups
 }
 
 const void* Gpu::exchange(const char* name, int line, const void* value, size_t size) {
@@ -283,28 +284,29 @@ void Gpu::execute_matrix(uint32_t simdgroup) {
   }
 }
 
+// Four lanes share a row of what is in memory; the first of them is said to access it.
 void Gpu::move_matrix(uint32_t simdgroup) {
   Thread* last = current_;
   const MatrixCall& first = threads_[simdgroup * kLanes].matrix;
   const bool is_store = first.operation == MatrixOperation::kStore;
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    Thread& thread = threads_[simdgroup * kLanes + lane];
-    const MatrixCall& call = thread.matrix;
+  for (uint32_t lane = 1; lane < kLanes; ++lane) {
+    const MatrixCall& call = threads_[simdgroup * kLanes + lane].matrix;
     if (call.memory != first.memory || call.elements_per_row != first.elements_per_row ||
         call.transpose != first.transpose) {
       stop("lanes of a simdgroup name different places for a matrix");
     }
-    for (uint32_t i = 0; i < 2; ++i) {
-      const uint32_t row = (2 * lane + i) / 8;
-      const uint32_t column = (2 * lane + i) % 8;
-      const float* place =
-          call.memory + (call.transpose ? column * call.elements_per_row + row : row * call.elements_per_row + column);
-      current_ = &thread;  // each lane moves its share
-      check({reinterpret_cast<uintptr_t>(place), sizeof(float), is_store});
+  }
+  for (uint32_t row = 0; row < 8; ++row) {
+    const float* place = first.memory + row * first.elements_per_row;
+    current_ = &threads_[simdgroup * kLanes + 4 * row];
+    check({reinterpret_cast<uintptr_t>(place), 8 * sizeof(float), is_store});
+    for (uint32_t column = 0; column < 8; ++column) {
+      const uint32_t element = first.transpose ? column * 8 + row : row * 8 + column;
+      const MatrixCall& call = threads_[simdgroup * kLanes + element / 2].matrix;
       if (is_store) {
-        *const_cast<float*>(place) = call.a[i];
+        const_cast<float*>(place)[column] = call.a[element % 2];
       } else {
-        call.d[i] = *place;
+        call.d[element % 2] = place[column];
       }
     }
   }

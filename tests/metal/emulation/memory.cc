@@ -76,28 +76,28 @@ std::string Memory::describe_outside(const Access& access) const {
                      access.address >= nearest->end ? "behind the end of" : "before", nearest->name);
 }
 
-std::string Memory::check(const Access& access, const Stamp (&stamps)[2]) {
+bool Memory::check(const Access& access, const Stamp (&stamps)[2]) {
   const Region* region = find(access.address);
   if (region == nullptr) {
     const auto holds = [&](const Region& r) {
       return access.address >= r.begin && access.address + access.bytes <= r.end;
     };
-    if (!access.is_write && std::ranges::any_of(readable_, holds)) return {};
-    return describe_outside(access);
+    if (!access.is_write && std::ranges::any_of(readable_, holds)) return true;
+    return fail(describe_outside(access));
   }
   const size_t offset = access.address - region->begin;
   if (access.address + access.bytes > region->end) {
-    return fmt::format("{} {} bytes at byte {} of {}, which has {}", access.is_write ? "writes" : "reads", access.bytes,
-                       offset, region->name, region->end - region->begin);
+    return fail(fmt::format("{} {} bytes at byte {} of {}, which has {}", access.is_write ? "writes" : "reads",
+                            access.bytes, offset, region->name, region->end - region->begin));
   }
   if (access.is_write && !region->is_writable) {
-    return fmt::format("writes to {} at byte {}, which is only to be read", region->name, offset);
+    return fail(fmt::format("writes to {} at byte {}, which is only to be read", region->name, offset));
   }
-  if (region->shadow == nullptr && !region->has_poison) return {};
+  if (region->shadow == nullptr && !region->has_poison) return true;
   return check_contents(*region, access, stamps[static_cast<size_t>(region->space)]);
 }
 
-std::string Memory::check_contents(const Region& region, const Access& access, Stamp now) {
+bool Memory::check_contents(const Region& region, const Access& access, Stamp now) {
   const size_t offset = access.address - region.begin;
   const bool shared = region.space == Space::kDevice;
   if (region.has_poison && !access.is_write) {
@@ -106,25 +106,25 @@ std::string Memory::check_contents(const Region& region, const Access& access, S
       std::memcpy(&word, reinterpret_cast<const void*>(access.address + i), std::min<size_t>(4, access.bytes - i));
       const bool is_whole = access.bytes >= 2 && offset % std::min<size_t>(access.bytes, 4) == 0;
       if (is_whole && word == region.poison)
-        return fmt::format("reads poison at byte {} of {}", offset + i, region.name);
+        return fail(fmt::format("reads poison at byte {} of {}", offset + i, region.name));
     }
   }
-  if (region.shadow == nullptr) return {};
+  if (region.shadow == nullptr) return true;
   Granule* granules = region.shadow->granules() + offset / kGranuleBytes;
   const size_t count = (offset % kGranuleBytes + access.bytes + kGranuleBytes - 1) / kGranuleBytes;
   for (size_t i = 0; i < count; ++i) {
     const Conflict conflict =
         access.is_write ? note_write(granules[i], now, shared) : note_read(granules[i], now, shared);
     if (conflict == Conflict::kUnwritten) {
-      return fmt::format("reads byte {} of {}, which this threadgroup has not written", offset, region.name);
+      return fail(fmt::format("reads byte {} of {}, which this threadgroup has not written", offset, region.name));
     }
     if (conflict == Conflict::kRace) {
-      return fmt::format("race: {} byte {} of {}, which another thread {} with no barrier between",
-                         access.is_write ? "writes" : "reads", offset, region.name,
-                         access.is_write ? "read or wrote" : "wrote");
+      return fail(fmt::format("race: {} byte {} of {}, which another thread {} with no barrier between",
+                              access.is_write ? "writes" : "reads", offset, region.name,
+                              access.is_write ? "read or wrote" : "wrote"));
     }
   }
-  return {};
+  return true;
 }
 
 }  // namespace kipp::metal_emulation

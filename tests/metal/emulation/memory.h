@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "metal/emulation/shadow.h"
@@ -54,17 +55,23 @@ class Memory {
   // After the last add.
   void finish();
 
-  // What is wrong with it; nothing if empty. stamps: of each space.
-  std::string check(const Access& access, const Stamp (&stamps)[2]);
+  // False if something is wrong with it, which finding() then says. stamps: of each space.
+  bool check(const Access& access, const Stamp (&stamps)[2]);
+  const std::string& finding() const { return finding_; }
 
  private:
   Region* find(uintptr_t address);
+  bool fail(std::string finding) {
+    finding_ = std::move(finding);
+    return false;
+  }
   std::string describe_outside(const Access& access) const;
-  std::string check_contents(const Region& region, const Access& access, Stamp now);
+  bool check_contents(const Region& region, const Access& access, Stamp now);
 
   std::vector<Region> regions_;  // ascending, disjoint
   std::vector<Region> readable_;
   Region* latest_ = nullptr;
+  std::string finding_;
 };
 
 }  // namespace kipp::metal_emulation

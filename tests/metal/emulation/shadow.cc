@@ -35,14 +35,14 @@ Stamp merged(Stamp before, Stamp now, bool shared) {
 
 }  // namespace
 
-Conflict note_read(Granule& granule, Stamp now, bool shared) {
+Conflict note_first_read(Granule& granule, Stamp now, bool shared) {
   if (!shared && granule.writer.threadgroup() != now.threadgroup()) return Conflict::kUnwritten;
   if (races(granule.writer, now, shared)) return Conflict::kRace;
   granule.reader = merged(granule.reader, now, shared);
   return Conflict::kNone;
 }
 
-Conflict note_write(Granule& granule, Stamp now, bool shared) {
+Conflict note_first_write(Granule& granule, Stamp now, bool shared) {
   if (races(granule.writer, now, shared) || races(granule.reader, now, shared)) return Conflict::kRace;
   granule.writer = now;
   return Conflict::kNone;

@@ -1,4 +1,4 @@
-// What the detectors remember of memory that kernels write: for every two bytes who wrote and who read them last, and
+// What the detectors remember of memory that kernels write: for every four bytes who wrote and who read them last, and
 // between which barriers. Two accesses of which one is a write must be of one thread or have a barrier between them
 // that orders them: of the threadgroup, or of the simdgroup where both threads belong to it. Threadgroups of one
 // dispatch are never ordered.
@@ -33,13 +33,24 @@ inline constexpr uint64_t kManyThreadgroups = ~uint64_t{0};
 struct Granule {
   Stamp writer, reader;
 };
-inline constexpr size_t kGranuleBytes = 2;
+// Threads that write the halves of one word are taken to race: Metal allows it, but no kernel does.
+inline constexpr size_t kGranuleBytes = 4;
 
 enum class Conflict : uint8_t { kNone, kUnwritten, kRace };
 
 // shared: whether other threadgroups see the memory (device), or none but the one at work (threadgroup memory, where
 // what this threadgroup did not write is not defined).
-Conflict note_read(Granule& granule, Stamp now, bool shared);
-Conflict note_write(Granule& granule, Stamp now, bool shared);
+Conflict note_first_read(Granule& granule, Stamp now, bool shared);
+Conflict note_first_write(Granule& granule, Stamp now, bool shared);
+
+// A thread that comes again between the same barriers learns nothing new.
+inline Conflict note_read(Granule& granule, Stamp now, bool shared) {
+  return granule.reader.bits == now.bits ? Conflict::kNone : note_first_read(granule, now, shared);
+}
+inline Conflict note_write(Granule& granule, Stamp now, bool shared) {
+  const bool is_known =
+      granule.writer.bits == now.bits && (granule.reader.bits == 0 || granule.reader.bits == now.bits);
+  return is_known ? Conflict::kNone : note_first_write(granule, now, shared);
+}
 
 }  // namespace kipp::metal_emulation
