@@ -24,10 +24,13 @@ if [ "$preset" = release ]; then
   export KIPP_BINARY=build/release/bin/kipp
   export KIPP_DEMO_ARTIFACT=models/kipp-kipp-demo-bf16.gguf
   export KIPP_TWIN_ARTIFACT=build/release/artifacts/kipp-demo-2layers.gguf
-  # Two halves side by side: each keeps about one processor busy, and they share no file.
-  .venv/bin/python -m pytest -rs tests/lint tests/python tests/fuzz tests/server > build/release/pytest-tools.log 2>&1 &
+  # Two halves side by side: each keeps about one processor busy, and they share no file. The tests of the benchmarks
+  # are with the shorter one.
+  benchmarks=(tests/cli/test_{bench,bench_command,cuda_roofline,kipp_vs_llama_cpp,server_goodput}.py)
+  .venv/bin/python -m pytest -rs tests/lint tests/python tests/fuzz tests/server "${benchmarks[@]}" \
+    > build/release/pytest-tools.log 2>&1 &
   tools=$!
-  .venv/bin/python -m pytest -rs tests/cli || status=1
+  .venv/bin/python -m pytest -rs tests/cli "${benchmarks[@]/#/--ignore=}" || status=1
   wait "$tools" || status=1
   cat build/release/pytest-tools.log
 fi
