@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,18 +32,13 @@ from provenance import ROOT, gpu_facts, machine, source
 sys.path.append(str(ROOT))
 
 from roofline_figures import draw, table
+from roofline_runs import GROUPS, run
 
 from tools.artifact import artifact_file_name
 from tools.checkpoints import CHECKPOINT_IDS, find_checkpoint
 from tools.weight_schemes import SCHEMES
 
 PARTS = ("kipp", "limits", "transformers", "llama.cpp")
-# One run of `kipp bench` each: the model is opened once, with memory for its own cases.
-GROUPS = {
-    "short": ["--prefill", "2048", "--depth", "128"],
-    "long": ["--prefill", "16384", "--depth", "16384"],
-    "many": ["--prefill", "0", "--depth", "1024", "--batch", "8,32,64"],
-}
 PEER_KEYS = ("engine", "checkpoint", "scheme", "kind", "tokens", "depth", "batch", "mode")
 PROTOCOL = (
     "kipp bench: one warm-up, then the repetitions, the limits measured before, between and after them; shares are of "
@@ -59,14 +53,6 @@ PROTOCOL = (
 
 def now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def run(command: list[str]) -> str:
-    print("$", " ".join(command), file=sys.stderr, flush=True)
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, cwd=ROOT)
-    if done.returncode != 0:
-        raise SystemExit(f"exit code {done.returncode}: {' '.join(command)}")
-    return done.stdout
 
 
 class Twin:
@@ -95,7 +81,7 @@ def kipp_command(arguments: argparse.Namespace, artifact: Path, group: str) -> l
     start = [] if group == "short" else ["--no-start"]
     return [str(arguments.kipp.resolve()), "bench", "--model", str(artifact), "--allow-synthetic", "--json",
             "--backend", arguments.backend, "--device", str(arguments.device),
-            "--repetitions", str(arguments.repetitions), *start, *GROUPS[group], *arguments.kipp_flag]
+            "--repetitions", str(arguments.repetitions), *start, *GROUPS[group].flags(), *arguments.kipp_flag]
 
 
 def kipp_entries(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -193,7 +179,7 @@ def measure_llama_cpp(arguments: argparse.Namespace, record: dict[str, Any]) -> 
                 try:
                     peer = LlamaCppPeer(arguments.llama_cpp.resolve(), export, arguments.repetitions)
                     for group in arguments.groups:
-                        for figure in peer.figures(group):
+                        for figure in peer.figures(GROUPS[group]):
                             merge(record["peers"], {"engine": "llama.cpp", "checkpoint": checkpoint, "scheme": scheme,
                                                     **figure, "utc": now()}, PEER_KEYS)
                         write_record(record, arguments.output)
@@ -229,7 +215,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--schemes", type=listed("schemes", tuple(SCHEMES)), default=["bf16"], metavar="S,S",
                         help=f"of {', '.join(SCHEMES)} (default: bf16)")
     parser.add_argument("--groups", type=listed("groups", tuple(GROUPS)), default=["short"], metavar="G,G",
-                        help="; ".join(f"{name}: {' '.join(flags)}" for name, flags in GROUPS.items())
+                        help="; ".join(f"{name}: {' '.join(cases.flags())}" for name, cases in GROUPS.items())
                         + " (default: short)")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--backend", default="cuda", help="Kipp's (default: cuda)")

@@ -65,7 +65,7 @@ void PhaseRecord::fail_all(std::string_view where, const std::vector<std::string
 namespace {
 
 double kv_rounding(const VectorSet& vectors, std::string_view figure) {
-  const Json* found = vectors.kv_rounding.is_null() ? nullptr : vectors.kv_rounding.find(figure);
+  const Json* found = vectors.kv_rounding.find(figure);
   return found == nullptr ? 0.0 : kKvRoundingFactor * found->as_double().value_or(0.0);
 }
 

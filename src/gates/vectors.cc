@@ -154,6 +154,11 @@ Result<std::optional<double>> load_bound(const std::filesystem::path& path) {
   return bound;
 }
 
+bool has_dtype(const Json& reference, std::string_view name) {
+  const Json* dtype = reference.find("dtype");
+  return dtype != nullptr && dtype->as_string() == name;
+}
+
 // nmse-max.txt loosens a gate, so that a stale one must not count: the manifest announces it (nmse_max; absent or null
 // means that there is none), and only a reference that rounds to BF16 itself, or weights that are quantised, may have
 // one. The manifest's scheme and dtype are read already.
@@ -170,9 +175,7 @@ Result<void> check_bound(const std::filesystem::path& path, const Json& manifest
         path, fmt::format("nmse_max: the manifest announces {}, nmse-max.txt beside it holds {}",
                           shown(is_announced, announced), shown(set.nmse_max.has_value(), set.nmse_max.value_or(0.0))));
   }
-  const Json* dtype = set.reference.find("dtype");
-  const bool is_bf16_reference = dtype != nullptr && dtype->as_string() == "bfloat16";
-  if (is_announced && !is_bf16_reference && set.quant_scheme == "bf16") {
+  if (is_announced && !has_dtype(set.reference, "bfloat16") && set.quant_scheme == "bf16") {
     return invalid(path, fmt::format("nmse_max: expected none for a reference in FP32 of unquantised weights, found {}",
                                      announced));
   }
@@ -219,8 +222,7 @@ Result<Json> read_kv_rounding(const std::filesystem::path& path, const Json& man
   if (rounding.is_null()) {
     return rounding;
   }
-  const Json* dtype = set.reference.find("dtype");
-  if (dtype == nullptr || dtype->as_string() != "float32") {
+  if (!has_dtype(set.reference, "float32")) {
     return invalid(path, fmt::format("{}: expected none but of a reference in float32", kField));
   }
   const double worst = rounding.find("worst_prompt_nmse")->as_double().value_or(NAN);

@@ -18,6 +18,7 @@ from cuda_roofline import Twin, check_gpu, empty_record, kipp_command, merge, pa
 from llama_cpp_peer import LlamaCppPeer
 from prompt_products import products_of, prompt_of
 from roofline_figures import draw, table
+from roofline_runs import GROUPS
 
 from tools.checkpoints import find_checkpoint
 
@@ -155,7 +156,7 @@ else:
 
 def test_llama_cpp_beside_kipp(tmp_path: Path) -> None:
     peer = LlamaCppPeer(llama_cpp_programs(tmp_path, "CUDA"), tmp_path / "m.gguf", 3)
-    figures = [*peer.figures("short"), *peer.figures("long"), *peer.figures("many")]
+    figures = [one for group in GROUPS.values() for one in peer.figures(group)]
     record = record_of(decode(40.0, 0.8), prefill(1000.0), decode(900.0, 0.9, depth=1024, batch=8))
     record["peers"] = [{"engine": "llama.cpp", "checkpoint": "qwen3-4b", "scheme": "bf16", **one} for one in figures]
     assert [(one["kind"], one.get("tokens"), one.get("depth"), one.get("batch"), one["mode"]) for one in figures] == [
@@ -172,7 +173,7 @@ def test_llama_cpp_beside_kipp(tmp_path: Path) -> None:
 
 def test_llama_cpp_that_fell_back_to_the_processor_is_no_peer(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="to run on CUDA, found CPU"):
-        LlamaCppPeer(llama_cpp_programs(tmp_path, "CPU"), tmp_path / "m.gguf", 3).figures("short")
+        LlamaCppPeer(llama_cpp_programs(tmp_path, "CPU"), tmp_path / "m.gguf", 3).figures(GROUPS["short"])
 
 
 def test_a_whole_run_on_the_cpu(demo: Kipp, tmp_path: Path) -> None:

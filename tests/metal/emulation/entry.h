@@ -45,32 +45,6 @@ struct FunctionEntry {
 // Adds it to what run() finds; the entry must live as long as the program.
 bool register_function(const FunctionEntry& entry);
 
-// How a parameter of each kind comes out of the table, and what its type says.
-template <typename T>
-struct Parameter {  // a number: uint, ushort
-  static T get(const ThreadInputs& inputs, uint32_t i) { return T(inputs.numbers[i][0]); }
-  enum : size_t { kSize = sizeof(T), kAlignment = alignof(T) };
-  enum : uint32_t { kDimensions = 1 };
-  enum : bool { kIsReference = false, kIsWritten = false, kIsPointer = false };
-};
-template <template <typename, int> class Vector, typename T>
-struct Parameter<Vector<T, 2>> {
-  static Vector<T, 2> get(const ThreadInputs& inputs, uint32_t i) {
-    return Vector<T, 2>(T(inputs.numbers[i][0]), T(inputs.numbers[i][1]));
-  }
-  enum : size_t { kSize = sizeof(T), kAlignment = alignof(T) };
-  enum : uint32_t { kDimensions = 2 };
-  enum : bool { kIsReference = false, kIsWritten = false, kIsPointer = false };
-};
-template <template <typename, int> class Vector, typename T>
-struct Parameter<Vector<T, 3>> {
-  static Vector<T, 3> get(const ThreadInputs& inputs, uint32_t i) {
-    return Vector<T, 3>(T(inputs.numbers[i][0]), T(inputs.numbers[i][1]), T(inputs.numbers[i][2]));
-  }
-  enum : size_t { kSize = sizeof(T), kAlignment = alignof(T) };
-  enum : uint32_t { kDimensions = 3 };
-  enum : bool { kIsReference = false, kIsWritten = false, kIsPointer = false };
-};
 template <typename T>
 struct IsConst {
   enum : bool { kValue = false };
@@ -79,19 +53,45 @@ template <typename T>
 struct IsConst<const T> {
   enum : bool { kValue = true };
 };
-template <typename T>
-struct Parameter<T*> {
-  static T* get(const ThreadInputs& inputs, uint32_t i) { return static_cast<T*>(inputs.pointers[i]); }
-  enum : size_t { kSize = sizeof(T), kAlignment = alignof(T) };
+
+// What a parameter's type says: Element is what a number, a vector or a pointer is of.
+template <typename Element, uint32_t dimensions>
+struct Number {
+  enum : size_t { kSize = sizeof(Element), kAlignment = alignof(Element) };
+  enum : uint32_t { kDimensions = dimensions };
+  enum : bool { kIsReference = false, kIsWritten = false };
+};
+template <typename Element, bool is_reference>
+struct Place {
+  enum : size_t { kSize = sizeof(Element), kAlignment = alignof(Element) };
   enum : uint32_t { kDimensions = 1 };
-  enum : bool { kIsReference = false, kIsWritten = !IsConst<T>::kValue, kIsPointer = true };
+  enum : bool { kIsReference = is_reference, kIsWritten = !IsConst<Element>::kValue };
+};
+
+// And how it comes out of the table.
+template <typename T>
+struct Parameter : Number<T, 1> {  // uint, ushort
+  static T get(const ThreadInputs& inputs, uint32_t i) { return T(inputs.numbers[i][0]); }
+};
+template <template <typename, int> class Vector, typename T>
+struct Parameter<Vector<T, 2>> : Number<T, 2> {
+  static Vector<T, 2> get(const ThreadInputs& inputs, uint32_t i) {
+    return Vector<T, 2>(T(inputs.numbers[i][0]), T(inputs.numbers[i][1]));
+  }
+};
+template <template <typename, int> class Vector, typename T>
+struct Parameter<Vector<T, 3>> : Number<T, 3> {
+  static Vector<T, 3> get(const ThreadInputs& inputs, uint32_t i) {
+    return Vector<T, 3>(T(inputs.numbers[i][0]), T(inputs.numbers[i][1]), T(inputs.numbers[i][2]));
+  }
 };
 template <typename T>
-struct Parameter<T&> {
+struct Parameter<T*> : Place<T, false> {
+  static T* get(const ThreadInputs& inputs, uint32_t i) { return static_cast<T*>(inputs.pointers[i]); }
+};
+template <typename T>
+struct Parameter<T&> : Place<T, true> {
   static T& get(const ThreadInputs& inputs, uint32_t i) { return *static_cast<T*>(inputs.pointers[i]); }
-  enum : size_t { kSize = sizeof(T), kAlignment = alignof(T) };
-  enum : uint32_t { kDimensions = 1 };
-  enum : bool { kIsReference = true, kIsWritten = !IsConst<T>::kValue, kIsPointer = true };
 };
 
 template <uint32_t... I>

@@ -8,17 +8,24 @@ namespace {
 
 constexpr uint32_t kLanes = 32;
 
+uint32_t simdgroup_of(Stamp stamp) {
+  return stamp.thread() / kLanes;
+}
+
+// Whether whoever `before` stands for, one thread or all of a simdgroup, is of now's simdgroup.
+bool is_of_simdgroup(Stamp before, Stamp now) {
+  const uint32_t thread = before.thread();
+  return thread >= kOneSimdgroup ? thread == (kOneSimdgroup | simdgroup_of(now))
+                                 : simdgroup_of(before) == simdgroup_of(now);
+}
+
 // Whether nothing orders `before` and `now`, one of which writes.
 bool races(Stamp before, Stamp now, bool shared) {
   if (before.bits == 0) return false;
   if (before.bits == kManyThreadgroups) return true;
   if (before.threadgroup() != now.threadgroup()) return shared;
   if (before.barriers() != now.barriers() || before.thread() == now.thread()) return false;
-  const uint32_t thread = before.thread();
-  const uint32_t simdgroup = now.thread() / kLanes;
-  const bool in_simdgroup =
-      thread >= kOneSimdgroup ? thread == (kOneSimdgroup | simdgroup) : thread / kLanes == simdgroup;
-  return !in_simdgroup || before.simd_barriers() == now.simd_barriers();
+  return !is_of_simdgroup(before, now) || before.simd_barriers() == now.simd_barriers();
 }
 
 // The reader that stands for `before` and `now`.
@@ -26,11 +33,8 @@ Stamp merged(Stamp before, Stamp now, bool shared) {
   if (before.bits == 0 || before.bits == kManyThreadgroups) return before.bits == 0 ? now : before;
   if (before.threadgroup() != now.threadgroup()) return shared ? Stamp{kManyThreadgroups} : now;
   if (before.barriers() != now.barriers() || before.thread() == now.thread()) return now;
-  const uint32_t thread = before.thread();
-  const uint32_t simdgroup = now.thread() / kLanes;
-  const bool in_simdgroup =
-      thread >= kOneSimdgroup ? thread == (kOneSimdgroup | simdgroup) : thread / kLanes == simdgroup;
-  return {(now.bits & ~uint64_t{0xFFF}) | (in_simdgroup ? kOneSimdgroup | simdgroup : kManyThreads)};
+  const uint32_t readers = is_of_simdgroup(before, now) ? kOneSimdgroup | simdgroup_of(now) : kManyThreads;
+  return {(now.bits & ~uint64_t{0xFFF}) | readers};
 }
 
 }  // namespace

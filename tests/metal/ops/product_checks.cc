@@ -46,43 +46,45 @@ Problem draw_problem(Draw& draw, WeightType type, uint32_t tokens, uint32_t rows
   return problem;
 }
 
-// Out of tokens first … first + count - 1.
-std::vector<float> run_matvec(Check& check, Problem& problem, uint32_t first, uint32_t count, bool adds) {
-  const auto rows = static_cast<uint32_t>(problem.matrix.rows);
+// Tokens first … first + count - 1 by `kernel`, which has what the products with a matrix do not share.
+std::vector<float> run_product(Check& check, const Problem& problem, uint32_t first, uint32_t count, bool adds,
+                               Dispatch kernel) {
   std::vector<float> out(problem.start.begin() + first * problem.out_stride,
                          problem.start.begin() + (first + count) * problem.out_stride);
-  check.run({.function = kernel_name("matvec", problem.matrix.type),
-             .constants = {{0, {static_cast<uint32_t>(problem.matrix.columns)}}, {1, {count}}, {2, {adds}}},
-             .buffers = {{0, buffer(std::as_const(problem.matrix.data))},
-                         {1, buffer(std::as_const(problem.x), size_t{first} * problem.x_stride)},
-                         {2, buffer(out)}},
-             .bytes = {{3, bytes_of(kipp_metal::MatvecArgs{rows, problem.x_stride, problem.out_stride})}},
-             .threadgroups = {(rows + kMatvecRows - 1) / kMatvecRows},
-             .threads_per_threadgroup = {kMatvecThreads},
-             .poison = {{1, kPoisonF32}}});
+  kernel.constants[0] = {static_cast<uint32_t>(problem.matrix.columns)};
+  kernel.constants[2] = {adds};
+  kernel.buffers = {
+      {0, buffer(problem.matrix.data)}, {1, buffer(problem.x, size_t{first} * problem.x_stride)}, {2, buffer(out)}};
+  kernel.poison = {{1, kPoisonF32}};
+  check.run(kernel);
   check.note(out);
   return out;
 }
 
-std::vector<float> run_matmul(Check& check, Problem& problem, uint32_t first, uint32_t count, bool adds) {
+std::vector<float> run_matvec(Check& check, const Problem& problem, uint32_t first, uint32_t count, bool adds) {
   const auto rows = static_cast<uint32_t>(problem.matrix.rows);
-  std::vector<float> out(problem.start.begin() + first * problem.out_stride,
-                         problem.start.begin() + (first + count) * problem.out_stride);
-  check.run({.function = kernel_name("matmul", problem.matrix.type),
-             .constants = {{0, {static_cast<uint32_t>(problem.matrix.columns)}}, {2, {adds}}},
-             .buffers = {{0, buffer(std::as_const(problem.matrix.data))},
-                         {1, buffer(std::as_const(problem.x), size_t{first} * problem.x_stride)},
-                         {2, buffer(out)}},
-             .bytes = {{3, bytes_of(kipp_metal::MatmulArgs{count, rows, problem.x_stride, problem.out_stride})}},
-             .threadgroup_memory = {{0, kMatmulThreadgroupBytes}},
-             .threadgroups = {(rows + kMatmulRows - 1) / kMatmulRows, (count + kMatmulTokens - 1) / kMatmulTokens},
-             .threads_per_threadgroup = {kMatmulThreads},
-             .poison = {{1, kPoisonF32}}});
-  check.note(out);
-  return out;
+  return run_product(check, problem, first, count, adds,
+                     {.function = kernel_name("matvec", problem.matrix.type),
+                      .constants = {{1, {count}}},
+                      .bytes = {{3, bytes_of(kipp_metal::MatvecArgs{rows, problem.x_stride, problem.out_stride})}},
+                      .threadgroups = {(rows + kMatvecRows - 1) / kMatvecRows},
+                      .threads_per_threadgroup = {kMatvecThreads}});
 }
 
-using Run = std::vector<float> (*)(Check&, Problem&, uint32_t, uint32_t, bool);
+std::vector<float> run_matmul(Check& check, const Problem& problem, uint32_t first, uint32_t count, bool adds) {
+  const auto rows = static_cast<uint32_t>(problem.matrix.rows);
+  const std::vector<std::byte> args =
+      bytes_of(kipp_metal::MatmulArgs{count, rows, problem.x_stride, problem.out_stride});
+  return run_product(
+      check, problem, first, count, adds,
+      {.function = kernel_name("matmul", problem.matrix.type),
+       .bytes = {{3, args}},
+       .threadgroup_memory = {{0, kMatmulThreadgroupBytes}},
+       .threadgroups = {(rows + kMatmulRows - 1) / kMatmulRows, (count + kMatmulTokens - 1) / kMatmulTokens},
+       .threads_per_threadgroup = {kMatmulThreads}});
+}
+
+using Run = std::vector<float> (*)(Check&, const Problem&, uint32_t, uint32_t, bool);
 
 // depth: most roundings that a product goes through in its sum. The product itself, scale and bias, and the sum of x
 // that a bias multiplies come on top, and the addition to what was there.

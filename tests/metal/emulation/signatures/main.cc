@@ -1,7 +1,7 @@
 // Writes the C++ file that compiles a .metal file and tells the emulator of its entry points. The source's text goes in
 // as it is, but for one word: the attribute of threadgroup memory has the name of the address space, which is a macro
-// in C++. Usage: metal_signatures kernel.metal output.cc [prefix]; the prefix goes before the functions' names in the
-// emulator.
+// in C++. Usage: metal_signatures kernel.metal output.cc [faults.txt fault]; the fault of that name is planted, and its
+// name goes before the functions' in the emulator.
 #include <fmt/format.h>
 
 #include <algorithm>
